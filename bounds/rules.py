@@ -1,0 +1,75 @@
+"""How a missing input follows from given ones: Pinsker, chain rule, Cauchy-Schwarz, mean <= max.
+
+Each rule states ``target <= expression(sources)`` (or ``=``). Rules of kind ``"derived"`` are
+theorems, so a bound fed by them stays a bound. Rules of kind ``"approximation"`` are small-divergence
+expansions; what they feed is never called a bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import sympy as sp
+
+from bounds import quantities as q
+
+RuleKind = Literal["derived", "approximation"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``target <= expression``; ``lemma`` names why.
+
+    Attributes:
+        target: quantity name that the rule supplies.
+        sources: quantity names that it needs.
+        expression: sympy expression in the sources' symbols. A per-position source appears
+            indexed by ``t`` and, in a rule with a scalar target, under ``Sum``.
+        lemma: short name of the inequality, shown to the user.
+        kind: theorem ("derived") or small-divergence expansion ("approximation").
+        reduce: ``"max"`` when the scalar target is the largest per-position value.
+    """
+
+    target: str
+    sources: tuple[str, ...]
+    expression: sp.Expr
+    lemma: str
+    kind: RuleKind = "derived"
+    reduce: Literal["none", "max"] = "none"
+
+
+def _sum(body: sp.Expr) -> sp.Sum:
+    return sp.Sum(body, (q.t, 1, q.T))
+
+
+#: In dependency order: a rule may use only targets of earlier rules (or given inputs).
+RULES: Final[tuple[Rule, ...]] = (
+    # scalars from per-position arrays
+    Rule("kl_max", ("kl_max_t",), q.delta_t[q.t], "largest position", reduce="max"),
+    Rule("chi2_max", ("chi2_max_t",), q.x_t[q.t], "largest position", reduce="max"),
+    Rule("tv_max", ("tv_max_t",), q.eps_t[q.t], "largest position", reduce="max"),
+    Rule("tv_max", ("kl_max",), sp.Min(1, sp.sqrt(q.delta / 2)), "Pinsker"),
+    Rule("tv_max", ("chi2_max",), sp.Min(1, sp.sqrt(q.x) / 2), "Cauchy-Schwarz"),
+    Rule("kl_seq", ("T", "kl_mean_t"), _sum(q.KL_t[q.t]), "chain rule"),
+    Rule("kl_seq", ("T", "kl_max"), q.T * q.delta, "chain rule, mean <= max"),
+    Rule("chi2_mean", ("T", "chi2_mean_t"), _sum(q.X_t[q.t]) / q.T, "definition"),
+    Rule("chi2_mean", ("chi2_max",), q.x, "mean <= max"),
+    # per-position values
+    Rule("kl_max_t", ("kl_max",), q.delta, "position <= max"),
+    Rule("tv_max_t", ("kl_max_t",), sp.Min(1, sp.sqrt(q.delta_t[q.t] / 2)), "Pinsker"),
+    Rule("tv_max_t", ("tv_max",), q.eps, "position <= max"),
+    Rule("chi2_max_t", ("chi2_max",), q.x, "position <= max"),
+    Rule("kl_mean_t", ("kl_max_t",), q.delta_t[q.t], "mean <= max"),
+    Rule("tv_mean_t", ("kl_mean_t",), sp.Min(1, sp.sqrt(q.KL_t[q.t] / 2)), "Pinsker, Jensen"),
+    Rule("tv_mean_t", ("tv_max_t",), q.eps_t[q.t], "mean <= max"),
+    Rule("chi2_mean_t", ("chi2_max_t",), q.x_t[q.t], "mean <= max"),
+    # whole trajectories
+    Rule("tv_seq", ("kl_seq",), sp.Min(1, sp.sqrt(q.Kseq / 2)), "Pinsker"),
+    Rule("tv_seq", ("T", "tv_mean_t"), sp.Min(1, _sum(q.D_t[q.t])), "coupling"),
+    # small-divergence expansions, used only when no theorem supplies the target
+    Rule("chi2_max", ("kl_max",), 2 * q.delta, "x = 2 delta", kind="approximation"),
+    Rule("chi2_mean", ("T", "kl_seq"), 2 * q.Kseq / q.T, "Xbar = 2 K_seq/T", kind="approximation"),
+    Rule("chi2_max_t", ("kl_max_t",), 2 * q.delta_t[q.t], "x = 2 delta", kind="approximation"),
+    Rule("chi2_mean_t", ("kl_mean_t",), 2 * q.KL_t[q.t], "X_t = 2 KLbar_t", kind="approximation"),
+)
