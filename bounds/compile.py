@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 import array_api_compat
+import numpy as np
 import sympy as sp
 
 from bounds import quantities as q
@@ -56,14 +57,15 @@ def evaluate_expression(expression: sp.Expr, inputs: Inputs) -> Array:
             or :class:`Positions`.
 
     Returns:
-        float64 array of the broadcast shape. ``inf`` where the value overflows.
+        float64 array of the broadcast shape. ``inf`` where the value overflows, NaN for ``0 * inf``.
 
     Raises:
         KeyError: a quantity that the expression needs is missing.
     """
     arrays = [v.values if isinstance(v, Positions) else v for v in inputs.values()]
     xp = array_api_compat.array_namespace(*arrays)
-    return _Evaluator(xp, inputs).value(sp.sympify(expression))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _Evaluator(xp, inputs).value(sp.sympify(expression))
 
 
 def evaluate_positions(expression: sp.Expr, inputs: Inputs) -> Positions:
@@ -96,18 +98,50 @@ def _with_constants(expression: sp.Expr) -> sp.Expr:
     )
 
 
-@lru_cache(maxsize=4096)
-def _constant_form(total: sp.Sum) -> sp.Expr:
-    """``total`` with per-position symbols replaced by scalars and inner sums done."""
-    body = _with_constants(total.function)
-    inner = {node: node.doit() for node in body.atoms(sp.Sum, sp.Product)}
-    return body.xreplace(inner)
-
-
 _CONSTANT = {f"const_{q_.symbol.label.name}": q_.name for q_ in BY_SYMBOL.values() if q_.per_position}
 
 
+@dataclass(frozen=True)
+class _Constant:
+    """``sum_t body = T body``."""
+
+    body: sp.Expr
+
+
+@dataclass(frozen=True)
+class _Geometric:
+    """``sum_{k<T} x ((1+x)^k - 1) = (1+x)^T - 1 - T x``."""
+
+    growth: sp.Expr
+
+
+@dataclass(frozen=True)
+class _LeastPower:
+    """``coefficient * sum_{k<T} min_i c_i k^{p_i}``, some ``p_i > 0``."""
+
+    coefficient: sp.Expr
+    terms: tuple[tuple[sp.Expr, float], ...]
+
+
 @lru_cache(maxsize=4096)
+def _recognise(total: sp.Sum) -> _Constant | _Geometric | _LeastPower | sp.Expr:
+    """The closed form of a sum over t whose per-position inputs are constants, else its body."""
+    body = _with_constants(total.function)
+    body = body.xreplace({node: node.doit() for node in body.atoms(sp.Sum, sp.Product)})
+    if q.t not in body.free_symbols:
+        return _Constant(body)
+    coefficient, rest = body.as_independent(q.t, as_Add=False)
+    stepped = _in_steps(rest)
+    if stepped is None:
+        return body
+    rest, k = stepped
+    growth = _as_geometric_excess(coefficient * rest, k)
+    if growth is not None:
+        return _Geometric(growth)
+    terms = _powers(rest, k)
+    return body if terms is None else _LeastPower(coefficient, terms)
+
+
 def _in_steps(body: sp.Expr) -> tuple[sp.Expr, sp.Symbol] | None:
     """``body`` as a function of ``k = t - 1`` or ``k = T - t`` alone (k = 0..T-1), if it is one."""
     k = sp.Symbol("k", integer=True, nonnegative=True)
@@ -118,8 +152,7 @@ def _in_steps(body: sp.Expr) -> tuple[sp.Expr, sp.Symbol] | None:
     return None
 
 
-@lru_cache(maxsize=4096)
-def _powers(body: sp.Expr, k: sp.Symbol) -> tuple[tuple[sp.Expr, sp.Expr], ...] | None:
+def _powers(body: sp.Expr, k: sp.Symbol) -> tuple[tuple[sp.Expr, float], ...] | None:
     """``body = min_i c_i k^{p_i}`` as pairs ``(c_i, p_i)``, or None when it is not of that form."""
     terms: dict[sp.Expr, sp.Expr] = {}
     for argument in body.args if isinstance(body, sp.Min) else (body,):
@@ -128,7 +161,17 @@ def _powers(body: sp.Expr, k: sp.Symbol) -> tuple[tuple[sp.Expr, sp.Expr], ...] 
         if base != k or not exponent.is_number or exponent < 0:
             return None
         terms[exponent] = sp.Min(terms[exponent], coefficient) if exponent in terms else coefficient
-    return tuple((c, p) for p, c in terms.items())
+    return tuple((c, float(p)) for p, c in terms.items())
+
+
+@lru_cache(maxsize=4096)
+def _number(e: sp.Expr) -> float | None:
+    return float(e) if not isinstance(e, sp.Sum | sp.Product) and e.is_number else None
+
+
+@lru_cache(maxsize=4096)
+def _is_zero(expression: sp.Expr) -> bool:
+    return bool(sp.simplify(expression) == 0)
 
 
 class _Evaluator:
@@ -171,8 +214,9 @@ class _Evaluator:
         self, e: sp.Expr, along: sp.Symbol | None = None, axis: Array | None = None
     ) -> Array:
         xp = self.xp
-        if e.is_number:
-            return self.number(float(e))
+        number = _number(e)
+        if number is not None:
+            return self.number(number)
         if isinstance(e, sp.Symbol):
             if along is not None and e == along:
                 return axis
@@ -183,6 +227,8 @@ class _Evaluator:
             given = self.inputs[BY_SYMBOL[e.base.label].name]
             assert isinstance(given, Positions)
             return given.values[..., None] if given.constant else given.values
+        if isinstance(e, sp.Sum | sp.Product):
+            return self.over_positions(e, along)
         if isinstance(e, sp.Add):
             return self.add(e, along, axis)
         if isinstance(e, sp.Mul):
@@ -208,8 +254,6 @@ class _Evaluator:
             return getattr(xp, type(e).__name__)(self.value(e.args[0], along, axis))
         if isinstance(e, Expectation):
             return xp.mean(self.value(e.args[0]), axis=-1)
-        if isinstance(e, sp.Sum | sp.Product):
-            return self.over_positions(e, along)
         raise NotImplementedError(f"no numeric rule for {type(e).__name__} in {e}")
 
     def add(self, e: sp.Add, along: sp.Symbol | None, axis: Array | None) -> Array:
@@ -294,41 +338,27 @@ class _Evaluator:
         """Exclusive cumulative sum over the past (1..t-1) or the future (t+1..T)."""
         xp = self.xp
         edge = xp.zeros_like(values[..., :1])
-        if lower == 1 and sp.simplify(upper - along + 1) == 0:
+        if lower == 1 and _is_zero(upper - along + 1):
             return xp.concat([edge, xp.cumulative_sum(values, axis=-1)[..., :-1]], axis=-1)
-        if sp.simplify(lower - along - 1) == 0 and upper == q.T:
+        if _is_zero(lower - along - 1) and upper == q.T:
             backwards = xp.cumulative_sum(xp.flip(values, axis=-1), axis=-1)[..., :-1]
             return xp.flip(xp.concat([edge, backwards], axis=-1), axis=-1)
         raise NotImplementedError(f"no cumulative form for the range {lower}..{upper}")
 
     def closed_form(self, total: sp.Sum) -> Array:
-        body = _constant_form(total)
-        if q.t not in body.free_symbols:
-            return self.value(q.T) * self.value(body)
-        coefficient, body = body.as_independent(q.t, as_Add=False)
-        steps = _in_steps(body)
-        if steps is None:
-            return self.direct_sum(coefficient * body)
-        body, k = steps
-        geometric = _as_geometric_excess(coefficient * body, k)
-        if geometric is not None:
-            growth = self.value(geometric)
-            return binomial_excess(
-                self.xp, *self.xp.broadcast_arrays(growth, self.value(q.T))
-            )
-        powers = _powers(body, k)
-        if powers is None:
-            return self.direct_sum(coefficient * body.subs(k, q.t - 1))
-        terms = [(self.value(c), float(p)) for c, p in powers]
-        if all(p == 0 for _, p in terms):
-            return self.value(coefficient) * self.value(q.T) * terms[0][0]
-        arrays = self.xp.broadcast_arrays(self.value(q.T), *[c for c, _ in terms])
-        total_value = sum_of_least_power(
-            self.xp,
-            arrays[0] - 1,
-            [(c, p) for c, (_, p) in zip(arrays[1:], terms, strict=True)],
-        )
-        return self.value(coefficient) * total_value
+        form = _recognise(total)
+        if isinstance(form, _Constant):
+            return self.value(q.T) * self.value(form.body)
+        if isinstance(form, _Geometric):
+            arrays = self.xp.broadcast_arrays(self.value(form.growth), self.value(q.T))
+            return binomial_excess(self.xp, *arrays)
+        if isinstance(form, _LeastPower):
+            values = [self.value(c) for c, _ in form.terms]
+            arrays = self.xp.broadcast_arrays(self.value(q.T), *values)
+            terms = [(c, p) for c, (_, p) in zip(arrays[1:], form.terms, strict=True)]
+            total_value = sum_of_least_power(self.xp, arrays[0] - 1, terms)
+            return self.value(form.coefficient) * total_value
+        return self.direct_sum(form)
 
     def direct_sum(self, body: sp.Expr) -> Array:
         """Sum over t by chunks of positions: right for any body, O(T) time, bounded memory."""
@@ -346,6 +376,7 @@ class _Evaluator:
         return total
 
 
+@lru_cache(maxsize=4096)
 def _as_binomial_excess(e: sp.Add) -> tuple[sp.Expr, sp.Expr] | None:
     """``(x, n)`` when ``e`` is ``(1 + x)^n - 1 - n x``."""
     if len(e.args) != 3:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import array_api_compat
@@ -34,13 +35,22 @@ _TIE = 1e-12
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where an input's value came from: ``status`` and, when not given, the lemmas used."""
+    """Where an input's value came from.
+
+    Attributes:
+        status: given, derived by theorems, approximated, or missing.
+        lemmas: what led from given inputs to this one, in order; the last is the rule itself.
+        expansion: the small-divergence expansion that an approximation rests on.
+    """
 
     status: Status
     lemmas: tuple[str, ...] = ()
+    expansion: str = ""
 
     def __str__(self) -> str:
-        return self.status if not self.lemmas else f"{self.status} ({'; '.join(self.lemmas)})"
+        if self.expansion:
+            return f"approximation: {self.expansion}"
+        return self.lemmas[-1] if self.lemmas else self.status
 
 
 @dataclass(frozen=True)
@@ -258,12 +268,20 @@ def resolve(given: Mapping[str, Any], *, validate: bool = True) -> Resolved:
             ]
             if kind == "approximation":
                 usable = usable[:1]
-            for rule in usable:
-                value = _apply(rule, values)
-                values[target] = _least(values[target], value) if target in values else value
-            if usable:
-                provenance[target] = _provenance_of(usable, provenance)
+            candidates = [_apply(rule, values) for rule in usable]
+            if candidates:
+                values[target] = reduce(_least, candidates)
+                binding = _binding(usable, candidates)
+                provenance[target] = _provenance_of(binding, provenance)
     return Resolved(values, provenance)
+
+
+def _binding(rules: list[Rule], candidates: list[Array | Positions]) -> list[Rule]:
+    """The rules that supply the least value: one when all are numbers, else every one."""
+    arrays = [c.values if isinstance(c, Positions) else c for c in candidates]
+    if any(array.ndim for array in arrays):
+        return rules
+    return [rules[min(range(len(rules)), key=lambda i: float(arrays[i]))]]
 
 
 def _provenance_of(rules: list[Rule], provenance: Mapping[str, Provenance]) -> Provenance:
@@ -275,7 +293,13 @@ def _provenance_of(rules: list[Rule], provenance: Mapping[str, Provenance]) -> P
             lemmas.extend(provenance[source].lemmas)
         lemmas.append(rule.lemma)
     worst = max(statuses, key=lambda status: _RANK[status])
-    return Provenance("derived" if worst == "given" else worst, tuple(dict.fromkeys(lemmas)))
+    expansions = [rule.lemma for rule in rules if rule.kind == "approximation"]
+    expansions += [provenance[source].expansion for rule in rules for source in rule.sources]
+    return Provenance(
+        "derived" if worst == "given" else worst,
+        tuple(dict.fromkeys(lemmas)),
+        next((expansion for expansion in expansions if expansion), ""),
+    )
 
 
 def evaluate(

@@ -64,8 +64,7 @@ class Bound:
     @property
     def inputs(self) -> tuple[Quantity, ...]:
         """Quantities the expression needs, in canonical order (read off the expression)."""
-        names = {BY_SYMBOL[a].name for a in self.expression.free_symbols if a in BY_SYMBOL}
-        return tuple(quantity for name, quantity in QUANTITIES.items() if name in names)
+        return _inputs(self.expression)
 
     @property
     def latex(self) -> str:
@@ -73,6 +72,12 @@ class Bound:
         from bounds.latex import to_latex
 
         return to_latex(self.expression)
+
+
+@cache
+def _inputs(expression: sp.Expr) -> tuple[Quantity, ...]:
+    names = {BY_SYMBOL[a].name for a in expression.free_symbols if a in BY_SYMBOL}
+    return tuple(quantity for name, quantity in QUANTITIES.items() if name in names)
 
 
 @cache

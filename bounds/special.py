@@ -92,13 +92,14 @@ def sum_of_least_power(
     for i, (c, p) in enumerate(ordered):
         high = upper
         for c_next, p_next in ordered[i + 1 :]:
-            ratio = xp.where(
-                c > 0,
-                c_next / xp.where(c > 0, c, xp.ones_like(c)),
-                xp.full_like(c, float("inf")),
-            )
-            ratio = xp.where(xp.isnan(ratio), xp.zeros_like(ratio), ratio)
-            crossing = xp.floor(ratio ** (1.0 / (p - p_next)))
+            with np.errstate(over="ignore", invalid="ignore"):
+                ratio = xp.where(
+                    c > 0,
+                    c_next / xp.where(c > 0, c, xp.ones_like(c)),
+                    xp.full_like(c, float("inf")),
+                )
+                ratio = xp.where(xp.isnan(ratio), xp.zeros_like(ratio), ratio)
+                crossing = xp.floor(ratio ** (1.0 / (p - p_next)))
             high = xp.minimum(high, crossing)
         high = xp.maximum(high, low)
         weight = power_sum(xp, high, p) - power_sum(xp, low, p)

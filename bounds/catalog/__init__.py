@@ -7,6 +7,7 @@ from typing import Final
 
 import sympy as sp
 
+from bounds.derivations import minimum
 from bounds.registry import OURS, TRM, Bound
 
 #: Display order of the theorem files; a file that is not listed comes after these.
@@ -56,6 +57,7 @@ def minima(entries: tuple[Bound, ...]) -> tuple[Bound, ...]:
             assumptions=("minimum over the members whose inputs are present",),
             role="minimum",
             members=tuple(m.name for m in members),
+            proof=minimum,
         )
 
     return (

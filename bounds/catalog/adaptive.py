@@ -5,6 +5,7 @@ from __future__ import annotations
 import sympy as sp
 
 from bounds.catalog import sharpen
+from bounds.derivations import adaptive
 from bounds.quantities import D_t, T, delta, delta_t, eps, eps_t, s, t
 from bounds.registry import OURS, TRM, Bound
 
@@ -15,6 +16,7 @@ ADAPTIVE = Bound(
     * sp.Sum(D_t[t] * sp.Min(1, (T - t) * eps, sp.sqrt((T - t) * delta / 2)), (t, 1, T)),
     owner="paper",
     source=f"{TRM}, Adaptive bound",
+    proof=adaptive(per_position=False),
 )
 POSITIONWISE = Bound(
     name="adaptive-positionwise-sharp",
@@ -32,5 +34,6 @@ POSITIONWISE = Bound(
     owner="ours",
     source=f"{OURS}: per-position maxima in the future's routes",
     form="position-wise",
+    proof=adaptive(per_position=True),
 )
 ENTRIES = (ADAPTIVE, sharpen(ADAPTIVE), POSITIONWISE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
+from bounds.derivations import cauchy_schwarz
 from bounds.quantities import KL_t, Kseq, T, X_t, Xbar, s, t
 from bounds.registry import OURS, Bound
 
@@ -17,6 +18,7 @@ FULL = Bound(
     source=f"{OURS}: max-free Cauchy-Schwarz bound",
     assumptions=("roll has mass wherever theta has",),
     kl_direction=_DIRECTION,
+    proof=cauchy_schwarz(summed=False),
 )
 TWO_MEANS = Bound(
     name="cauchy-schwarz-means",
@@ -26,5 +28,6 @@ TWO_MEANS = Bound(
     source=f"{OURS}: max-free Cauchy-Schwarz bound, summed over positions",
     assumptions=("roll has mass wherever theta has",),
     kl_direction=_DIRECTION,
+    proof=cauchy_schwarz(summed=True),
 )
 ENTRIES = (FULL, TWO_MEANS)

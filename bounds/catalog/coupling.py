@@ -5,6 +5,16 @@ from __future__ import annotations
 import sympy as sp
 
 from bounds.catalog import sharpen
+from bounds.derivations import (
+    CAPPED_TOKEN_TV,
+    COUPLING,
+    COUPLING_POSITIONS,
+    TOKEN_TV,
+    capped,
+    chain,
+    family,
+)
+from bounds.lemmas_sums import LINEAR_SUM
 from bounds.quantities import T, eps, eps_t, s, t
 from bounds.registry import OURS, TRM, Bound
 
@@ -14,6 +24,7 @@ FULL = Bound(
     expression=4 * sp.Min(1, eps) * sp.Sum(sp.Min(1, (t - 1) * eps), (t, 1, T)),
     owner="paper",
     source=f"{TRM}, coupling bound",
+    proof=family(CAPPED_TOKEN_TV, capped(COUPLING)),
 )
 SMALL = Bound(
     name="coupling-small",
@@ -22,6 +33,7 @@ SMALL = Bound(
     owner="paper",
     source=f"{TRM}, coupling bound",
     form="small",
+    proof=family(TOKEN_TV, COUPLING, chain(LINEAR_SUM)),
 )
 POSITIONWISE = Bound(
     name="coupling-positionwise-sharp",
@@ -31,5 +43,6 @@ POSITIONWISE = Bound(
     owner="ours",
     source=f"{OURS}: per-position maxima in place of epsilon",
     form="position-wise",
+    proof=family(capped(COUPLING_POSITIONS)),
 )
 ENTRIES = (FULL, SMALL, sharpen(FULL), sharpen(SMALL), POSITIONWISE)

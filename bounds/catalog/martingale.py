@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
+from bounds.derivations import martingale
 from bounds.quantities import T, j, t, x, x_t
 from bounds.registry import OURS, Bound
 
@@ -17,6 +18,7 @@ UNIFORM = Bound(
     source=f"{OURS}: martingale chi-square bound",
     assumptions=("roll has mass wherever theta has",),
     kl_direction="none: chi2(theta || roll)",
+    proof=martingale(uniform=True),
 )
 POSITIONWISE = Bound(
     name="martingale-chi2-positionwise",
@@ -28,5 +30,6 @@ POSITIONWISE = Bound(
     form="position-wise",
     assumptions=("roll has mass wherever theta has",),
     kl_direction="none: chi2(theta || roll)",
+    proof=martingale(uniform=False),
 )
 ENTRIES = (UNIFORM, POSITIONWISE)

@@ -5,6 +5,15 @@ from __future__ import annotations
 import sympy as sp
 
 from bounds.catalog import sharpen
+from bounds.derivations import (
+    CAPPED_TOKEN_KL,
+    CAPPED_TOKEN_TV,
+    SEQUENCE_KL,
+    SEQUENCE_TV,
+    TOKEN_KL,
+    capped,
+    family,
+)
 from bounds.quantities import Kseq, T, TVseq, delta, eps
 from bounds.registry import TRM, Bound
 
@@ -14,6 +23,7 @@ KL = Bound(
     expression=4 * T * sp.Min(1, sp.sqrt(delta / 2)) * sp.Min(1, sp.sqrt(Kseq / 2)),
     owner="paper",
     source=f"{TRM}, Mixed bound",
+    proof=family(CAPPED_TOKEN_KL, capped(SEQUENCE_KL)),
 )
 TV = Bound(
     name="mixed-tv",
@@ -21,6 +31,7 @@ TV = Bound(
     expression=4 * T * sp.Min(1, eps) * sp.Min(1, TVseq),
     owner="paper",
     source=f"{TRM}, Mixed bound, TV form",
+    proof=family(CAPPED_TOKEN_TV, capped(SEQUENCE_TV)),
 )
 KL_SMALL = Bound(
     name="mixed-kl-small",
@@ -29,5 +40,6 @@ KL_SMALL = Bound(
     owner="paper",
     source=f"{TRM}, Mixed bound",
     form="small",
+    proof=family(TOKEN_KL, SEQUENCE_KL),
 )
 ENTRIES = (KL, TV, KL_SMALL, sharpen(KL), sharpen(TV), sharpen(KL_SMALL))

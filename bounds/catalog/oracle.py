@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
+from bounds.derivations import oracle
 from bounds.quantities import Expectation, T, ell_t, j, t
 from bounds.registry import OURS, Bound
 
@@ -22,5 +23,6 @@ ENTRIES = (
         assumptions=("roll has mass wherever theta has",),
         kl_direction="none: importance ratios pi_theta/pi_roll",
         role="oracle",
+        proof=oracle,
     ),
 )

@@ -5,6 +5,17 @@ from __future__ import annotations
 import sympy as sp
 
 from bounds.catalog import sharpen
+from bounds.derivations import (
+    CAPPED_TOKEN_KL,
+    CAPPED_TOKEN_TV,
+    MARGINAL_KL,
+    PINSKER_POSITIONS,
+    TOKEN_KL,
+    capped,
+    chain,
+    family,
+)
+from bounds.lemmas_sums import ROOT_SUM
 from bounds.quantities import T, delta, delta_t, eps, eps_t, s, t
 from bounds.registry import OURS, TRM, Bound
 
@@ -16,6 +27,7 @@ KL = Bound(
     expression=4 * sp.Min(1, sp.sqrt(delta / 2)) * _MARGINAL,
     owner="paper",
     source=f"{TRM}, Pinsker-Marginal bound",
+    proof=family(CAPPED_TOKEN_KL, capped(MARGINAL_KL)),
 )
 TV = Bound(
     name="pinsker-marginal-tv",
@@ -23,6 +35,7 @@ TV = Bound(
     expression=4 * sp.Min(1, eps) * _MARGINAL,
     owner="paper",
     source=f"{TRM}, Pinsker-Marginal bound, TV on the advantage",
+    proof=family(CAPPED_TOKEN_TV, capped(MARGINAL_KL)),
 )
 KL_SMALL = Bound(
     name="pinsker-marginal-kl-small",
@@ -31,6 +44,7 @@ KL_SMALL = Bound(
     owner="paper",
     source=f"{TRM}, Pinsker-Marginal bound",
     form="small",
+    proof=family(TOKEN_KL, MARGINAL_KL, chain(ROOT_SUM)),
 )
 POSITIONWISE = Bound(
     name="pinsker-marginal-positionwise-sharp",
@@ -43,5 +57,6 @@ POSITIONWISE = Bound(
     owner="ours",
     source=f"{OURS}: per-position maxima in place of delta and epsilon",
     form="position-wise",
+    proof=family(capped(PINSKER_POSITIONS)),
 )
 ENTRIES = (KL, TV, KL_SMALL, sharpen(KL), sharpen(TV), sharpen(KL_SMALL), POSITIONWISE)

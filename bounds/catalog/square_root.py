@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
+from bounds.derivations import square_root
 from bounds.quantities import T, TVseq, Xbar
 from bounds.registry import OURS, Bound
 
@@ -16,5 +17,6 @@ ENTRIES = (
         source=f"{OURS}: square-root bound",
         assumptions=("roll has mass wherever theta has",),
         kl_direction="KL(roll || theta) through TVseq <= sqrt(K_seq/2); chi2(theta || roll)",
+        proof=square_root,
     ),
 )

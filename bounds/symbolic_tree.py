@@ -1,0 +1,504 @@
+"""Small autoregressive trees on which a proof's statements are interpreted.
+
+:class:`SymbolicTree` has general symbols for every conditional law and reward (two tokens), so an
+identity that holds on it holds for all laws and rewards of that shape. A binary law pair is written
+``p = (h, 1-h)``, ``rho = (1 + (1-h) a, 1 - h a)``: every pair with ``0 < h < 1`` has this form, and
+all expectations become polynomials in ``h, a``. Log-ratios are formal symbols, with
+``log(uv) = log u + log v``.
+
+:class:`NumericTree` has random rational laws and interval arithmetic; a statement that is violated
+on it beyond the interval's width is refuted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import product
+from typing import Any
+
+import mpmath
+import sympy as sp
+from sympy.polys.rings import PolyElement, ring
+
+from bounds.atoms import SupR
+from bounds.quantities import Expectation, T
+
+Node = tuple[int, ...]
+Value = Any
+
+_PRECISION = 120
+#: Sequences up to which the worst reward is found by enumeration.
+_MOST_REWARDS = 4
+mpmath.iv.prec = _PRECISION
+
+
+class Unsupported(Exception):
+    """The expression has no interpretation on this kind of tree."""
+
+
+class Tree:
+    """Interprets abstract expressions on one pair of autoregressive laws of depth ``horizon``.
+
+    Attributes:
+        horizon: T.
+        tokens: vocabulary size |V|.
+        p: context -> roll's token probabilities.
+        rho: context -> importance ratios of the tokens.
+        log_rho: context -> log importance ratios of the tokens.
+        reward: sequence -> reward.
+    """
+
+    horizon: int
+    tokens: int
+    p: dict[Node, list[Value]]
+    rho: dict[Node, list[Value]]
+    log_rho: dict[Node, list[Value]]
+    reward: dict[Node, Value]
+
+    # numbers -----------------------------------------------------------------------------------
+    def number(self, value: sp.Rational) -> Value:
+        raise NotImplementedError
+
+    def absolute(self, value: Value) -> Value:
+        raise NotImplementedError
+
+    def largest(self, values: list[Value]) -> Value:
+        raise Unsupported("maximum")
+
+    def power(self, base: Value, exponent: sp.Expr) -> Value:
+        raise Unsupported("power")
+
+    # laws --------------------------------------------------------------------------------------
+    def nodes(self, depth: int) -> Iterator[Node]:
+        """Contexts after ``depth`` tokens."""
+        return product(range(self.tokens), repeat=depth)
+
+    def prob(self, node: Node, start: int = 0) -> Value:
+        """Roll's probability of ``node`` given its first ``start`` tokens."""
+        value = self.number(sp.S.One)
+        for depth in range(start, len(node)):
+            value = value * self.p[node[:depth]][node[depth]]
+        return value
+
+    def ratio(self, node: Node, start: int = 0) -> Value:
+        """Product of the importance ratios along ``node`` from position ``start``."""
+        value = self.number(sp.S.One)
+        for depth in range(start, len(node)):
+            value = value * self.rho[node[:depth]][node[depth]]
+        return value
+
+    def _log_ratio(self, node: Node, start: int = 0) -> Value:
+        value = self.number(sp.S.Zero)
+        for depth in range(start, len(node)):
+            value = value + self.log_rho[node[:depth]][node[depth]]
+        return value
+
+    def _futures(self, node: Node) -> list[Node]:
+        return [node + rest for rest in product(range(self.tokens), repeat=self.horizon - len(node))]
+
+    def _total(self, values: Iterator[Value]) -> Value:
+        value = self.number(sp.S.Zero)
+        for term in values:
+            value = value + term
+        return value
+
+    @cached_property
+    def _returns(self) -> dict[Node, Value]:
+        """E_roll[R | context] for every context."""
+        values = dict(self.reward)
+        for depth in reversed(range(self.horizon)):
+            for node in self.nodes(depth):
+                values[node] = self._total(
+                    self.p[node][y] * values[(*node, y)] for y in range(self.tokens)
+                )
+        return values
+
+    def _g(self, node: Node) -> Value:
+        """E_theta[A^roll(c, y)] at context c."""
+        value = self._returns
+        return self._total(
+            self.p[node][y] * self.rho[node][y] * (value[(*node, y)] - value[node])
+            for y in range(self.tokens)
+        )
+
+    def _kl(self, node: Node) -> Value:
+        return -self._total(
+            self.p[node][y] * self.log_rho[node][y] for y in range(self.tokens)
+        )
+
+    def _tv(self, node: Node) -> Value:
+        return self.number(sp.Rational(1, 2)) * self._total(
+            self.p[node][y] * self.absolute(self.rho[node][y] - 1) for y in range(self.tokens)
+        )
+
+    def _chi(self, node: Node) -> Value:
+        return self._total(
+            self.p[node][y] * (self.rho[node][y] - 1) ** 2 for y in range(self.tokens)
+        )
+
+    def _mean(self, quantity: Any, position: int) -> Value:
+        return self._total(self.prob(c) * quantity(c) for c in self.nodes(position - 1))
+
+    def _max(self, quantity: Any, position: int) -> Value:
+        return self.largest([quantity(c) for c in self.nodes(position - 1)])
+
+    # pairs of laws: list of (roll probability, theta probability) ---------------------------------
+    def _law(self, leaves: list[Node], start: int = 0) -> list[tuple[Value, Value]]:
+        pairs = []
+        for leaf in leaves:
+            mass = self.prob(leaf, start)
+            pairs.append((mass, mass * self.ratio(leaf, start)))
+        return pairs
+
+    def _tv_of(self, law: list[tuple[Value, Value]]) -> Value:
+        half = self.number(sp.Rational(1, 2))
+        return half * self._total(self.absolute(b - a) for a, b in law)
+
+    def _event(self, law: list[tuple[Value, Value]]) -> tuple[Value, Value]:
+        raise Unsupported("event")
+
+    def _gap_of(self, law: list[tuple[Value, Value]]) -> Value:
+        mass, other = self._event(law)
+        return mass - other
+
+    def _event_kl(self, law: list[tuple[Value, Value]]) -> Value:
+        raise Unsupported("logarithm")
+
+    def _attained(self, position: int) -> Node:
+        raise Unsupported("argmax")
+
+    # interpretation ----------------------------------------------------------------------------
+    def atom(self, name: str, index: int | None, path: Node | None) -> Value:
+        """Value of an atom of :mod:`bounds.atoms` or :mod:`bounds.quantities`."""
+        everything = self._futures(())
+        if index is None:
+            if name == "R":
+                return self.reward[_need(path)]
+            return self._scalar(name, everything)
+        if not 0 <= index <= self.horizon:
+            raise Unsupported(f"{name}[{index}]")
+        if name in _AT_CONTEXT or name in ("rho", "ell_t", "chi"):
+            return self._along(name, index, _need(path))
+        if name in ("Vfut", "Kfut"):
+            return self.largest(
+                [
+                    self._along({"Vfut": "TVf", "Kfut": "KLf"}[name], index, c)
+                    for c in self._all(index)
+                ]
+            )
+        if index < 1:
+            raise Unsupported(f"{name}[{index}]")
+        return self._positional(name, index)
+
+    def _all(self, depth: int) -> list[Node]:
+        return [c + (0,) * (self.horizon - depth) for c in self.nodes(depth)]
+
+    def _scalar(self, name: str, leaves: list[Node]) -> Value:
+        positions = range(1, self.horizon + 1)
+        law = self._law(leaves)
+        if name == "Error":
+            gain = self._total(self.reward[y] * (b - a) for y, (a, b) in zip(leaves, law, strict=True))
+            return gain - self._total(
+                self.prob(y) * (self.rho[y[: t - 1]][y[t - 1]] - 1) * self.reward[y]
+                for y in leaves
+                for t in positions
+            )
+        if name == "K_seq":
+            return -self._total(self.prob(y) * self._log_ratio(y) for y in leaves)
+        if name == "Xbar":
+            return self._total(self._mean(self._chi, t) for t in positions) * self.number(
+                sp.Rational(1, self.horizon)
+            )
+        if name in ("delta", "epsilon", "x"):
+            quantity = {"delta": self._kl, "epsilon": self._tv, "x": self._chi}[name]
+            return self.largest([self._max(quantity, t) for t in positions])
+        if name == "TV_seq":
+            return self._tv_of(law)
+        if name == "gap_seq":
+            return self._gap_of(law)
+        if name == "klb_seq":
+            return self._event_kl(law)
+        raise Unsupported(name)
+
+    def _positional(self, name: str, t: int) -> Value:
+        contexts = list(self.nodes(t - 1))
+        means = {"KLbar_t": self._kl, "X_t": self._chi, "D_t": self._tv}
+        maxima = {"delta_t": self._kl, "x_t": self._chi, "epsilon_t": self._tv}
+        if name in means:
+            return self._mean(means[name], t)
+        if name in maxima:
+            return self._max(maxima[name], t)
+        if name == "G":
+            return self._total(
+                self.prob(c) * (self.ratio(c) - 1) * self._g(c) for c in contexts
+            )
+        if name == "gmax":
+            return self.largest([self.absolute(self._g(c)) for c in contexts])
+        if name == "KLd":
+            return -self._total(self.prob(c) * self._log_ratio(c) for c in contexts)
+        if name in ("TVd", "gap_d", "klb_d"):
+            of = {"TVd": self._tv_of, "gap_d": self._gap_of, "klb_d": self._event_kl}
+            return of[name](self._law(contexts))
+        if name in ("gap_tok", "klb_tok", "kl_tok"):
+            context = self._attained(t)
+            if name == "kl_tok":
+                return self._kl(context)
+            law = self._law([(*context, y) for y in range(self.tokens)], t - 1)
+            return self._gap_of(law) if name == "gap_tok" else self._event_kl(law)
+        raise Unsupported(name)
+
+    def _along(self, name: str, t: int, path: Node) -> Value:
+        if name in ("rho", "ell_t", "chi"):
+            if t < 1:
+                raise Unsupported(f"{name}[{t}]")
+            context = path[: t - 1]
+            if name == "chi":
+                return self._chi(context)
+            return (self.rho if name == "rho" else self.log_rho)[context][path[t - 1]]
+        futures = self._futures(path[:t])
+        if name == "B":
+            return self._total(
+                self.prob(y, t) * (self.ratio(y, t) - 1) * self.reward[y] for y in futures
+            )
+        if name == "KLf":
+            return -self._total(self.prob(y, t) * self._log_ratio(y, t) for y in futures)
+        law = self._law(futures, t)
+        of = {"TVf": self._tv_of, "gap_f": self._gap_of, "klb_f": self._event_kl}
+        return of[name](law)
+
+    def evaluate(
+        self, node: sp.Basic, env: dict[sp.Basic, int] | None = None, path: Node | None = None
+    ) -> Value:
+        """Value of an abstract expression.
+
+        Args:
+            node: sympy expression in abstract atoms.
+            env: values of free position indices.
+            path: sampled sequence, inside an expectation.
+
+        Raises:
+            Unsupported: no interpretation on this tree.
+        """
+        env = env or {}
+        if isinstance(node, sp.Rational):
+            return self.number(node)
+        if node == T or node in env:
+            return self.number(sp.Integer(self.horizon if node == T else env[node]))
+        if isinstance(node, sp.Symbol):
+            return self.atom(node.name, None, path)
+        if isinstance(node, sp.Indexed):
+            return self.atom(node.base.label.name, self._integer(node.indices[0], env), path)
+        if isinstance(node, (sp.Sum, sp.Product)):
+            index, low, high = node.limits[-1]
+            body = node.func(node.function, *node.limits[:-1]) if node.limits[1:] else node.function
+            span = range(self._integer(low, env), self._integer(high, env) + 1)
+            terms = [self.evaluate(body, {**env, index: i}, path) for i in span]
+            if isinstance(node, sp.Sum):
+                return self._total(iter(terms))
+            value = self.number(sp.S.One)
+            for term in terms:
+                value = value * term
+            return value
+        if isinstance(node, Expectation):
+            if path is not None:
+                raise Unsupported("nested expectation")
+            return self._total(
+                self.prob(y) * self.evaluate(node.args[0], env, y) for y in self._futures(())
+            )
+        if isinstance(node, SupR):
+            return self.supremum(node.args[0])
+        args = node.args
+        if isinstance(node, sp.Pow):
+            return self._pow(self.evaluate(args[0], env, path), args[1], env)
+        values = [self.evaluate(argument, env, path) for argument in args]
+        if isinstance(node, sp.Add):
+            return self._total(iter(values))
+        if isinstance(node, sp.Mul):
+            value = values[0]
+            for factor in values[1:]:
+                value = value * factor
+            return value
+        if isinstance(node, sp.Abs):
+            return self.absolute(values[0])
+        if isinstance(node, sp.Min):
+            return -self.largest([-value for value in values])
+        if isinstance(node, sp.exp):
+            return self.exponential(values[0])
+        raise Unsupported(type(node).__name__)
+
+    def supremum(self, body: sp.Expr) -> Value:
+        raise Unsupported("supremum over rewards")
+
+    def exponential(self, value: Value) -> Value:
+        raise Unsupported("exp")
+
+    def _pow(self, base: Value, exponent: sp.Expr, env: dict[sp.Basic, int]) -> Value:
+        if exponent.free_symbols:
+            exponent = exponent.subs({**env, T: self.horizon})
+        if exponent.is_Integer and exponent >= 0:
+            return base ** int(exponent) if exponent > 0 else self.number(sp.S.One)
+        if not exponent.is_Rational:
+            raise Unsupported("exponent")
+        return self.power(base, exponent)
+
+    def _integer(self, expression: sp.Expr, env: dict[sp.Basic, int]) -> int:
+        if expression in env:
+            return env[expression]
+        value = expression.xreplace(
+            {k: sp.Integer(v) for k, v in env.items()} | {T: sp.Integer(self.horizon)}
+        )
+        if not value.is_Integer:
+            raise Unsupported(f"index {expression}")
+        return int(value)
+
+
+_AT_CONTEXT = ("B", "TVf", "KLf", "gap_f", "klb_f")
+
+
+def _need(path: Node | None) -> Node:
+    if path is None:
+        raise Unsupported("a path quantity outside an expectation")
+    return path
+
+
+class SymbolicTree(Tree):
+    """Two tokens, general symbols everywhere; values are polynomials over the rationals."""
+
+    tokens = 2
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = horizon
+        contexts = [c for depth in range(horizon) for c in self.nodes(depth)]
+        leaves = list(self.nodes(horizon))
+        tag = {c: "".join(map(str, c)) for c in [*contexts, *leaves]}
+        names = [f"{letter}_{tag[c]}" for c in contexts for letter in ("h", "a", "b", "l0", "l1")]
+        names += [f"R_{tag[y]}" for y in leaves]
+        self.ring, *generators = ring(names, sp.QQ)
+        self.reward = dict(zip(leaves, generators[5 * len(contexts) :], strict=True))
+        self.p, self.rho, self.log_rho = {}, {}, {}
+        self._absolutes: dict[PolyElement, PolyElement] = {self.ring.zero: self.ring.zero}
+        for i, c in enumerate(contexts):
+            h, a, b, l0, l1 = generators[5 * i : 5 * i + 5]
+            self.p[c] = [h, 1 - h]
+            self.rho[c] = [1 + (1 - h) * a, 1 - h * a]
+            self.log_rho[c] = [l0, l1]
+            for value, size in (((1 - h) * a, (1 - h) * b), (h * a, h * b)):
+                self._absolutes[value] = self._absolutes[-value] = size
+
+    def number(self, value: sp.Rational) -> Value:
+        return self.ring(sp.QQ(int(value.p), int(value.q)))
+
+    def largest(self, values: list[Value]) -> Value:
+        if any(value != values[0] for value in values):
+            raise Unsupported("maximum of different symbols")
+        return values[0]
+
+    def absolute(self, value: Value) -> Value:
+        if value not in self._absolutes:
+            raise Unsupported("absolute value of unknown sign")
+        return self._absolutes[value]
+
+
+@cache
+def symbolic_tree(horizon: int) -> SymbolicTree:
+    """The symbolic tree of depth ``horizon`` (shared: it is never changed)."""
+    return SymbolicTree(horizon)
+
+
+class NumericTree(Tree):
+    """Random rational laws and rewards; values are intervals (mpmath.iv)."""
+
+    def __init__(self, horizon: int, tokens: int, seed: int) -> None:
+        self.horizon, self.tokens = horizon, tokens
+        draw = random.Random(1000 * seed + 10 * horizon + tokens)
+        spread = (1, 3, 12)[seed % 3]
+        self.p, self.rho, self.log_rho, self.reward = {}, {}, {}, {}
+        for depth in range(horizon):
+            for c in self.nodes(depth):
+                weights = [draw.randint(10, 30) for _ in range(tokens)]
+                tilted = [w + draw.choice((-1, 0, 1)) * draw.randint(0, spread) for w in weights]
+                tilted = [max(w, 1) for w in tilted]
+                roll = [Fraction(w, sum(weights)) for w in weights]
+                theta = [Fraction(w, sum(tilted)) for w in tilted]
+                self.p[c] = [_interval(value) for value in roll]
+                ratios = [b / a for a, b in zip(roll, theta, strict=True)]
+                self.rho[c] = [_interval(value) for value in ratios]
+                self.log_rho[c] = [mpmath.iv.log(_interval(value)) for value in ratios]
+        for y in self.nodes(horizon):
+            value = draw.choice((0, 1, 1, Fraction(draw.randint(0, 4), 4)))
+            self.reward[y] = _interval(Fraction(value))
+        self._known: dict[tuple[str, int | None, Node | None], Value] = {}
+
+    def atom(self, name: str, index: int | None, path: Node | None) -> Value:
+        key = (name, index, path)
+        if key not in self._known:
+            self._known[key] = super().atom(name, index, path)
+        return self._known[key]
+
+    def number(self, value: sp.Rational) -> Value:
+        return _interval(Fraction(int(value.p), int(value.q)))
+
+    def absolute(self, value: Value) -> Value:
+        return abs(value)
+
+    def largest(self, values: list[Value]) -> Value:
+        return mpmath.iv.mpf([max(v.a for v in values).a, max(v.b for v in values).b])
+
+    def power(self, base: Value, exponent: sp.Expr) -> Value:
+        if base.b < 0:
+            raise Unsupported("root of a negative number")
+        clipped = mpmath.iv.mpf([max(base.a, mpmath.iv.mpf(0)).a, base.b])
+        if exponent < 0:
+            if not clipped.a > 0:
+                raise Unsupported("division by zero")
+            return 1 / self.power(clipped, -exponent)
+        return mpmath.iv.sqrt(clipped) ** int(exponent.p) if exponent.q == 2 else self._root(
+            clipped, exponent
+        )
+
+    @staticmethod
+    def _root(base: Value, exponent: sp.Expr) -> Value:
+        if not base.a > 0:
+            return mpmath.iv.mpf([0, (base.b ** _interval(Fraction(int(exponent.p), int(exponent.q)))).b])
+        return base ** _interval(Fraction(int(exponent.p), int(exponent.q)))
+
+    def exponential(self, value: Value) -> Value:
+        return mpmath.iv.exp(value)
+
+    def supremum(self, body: sp.Expr) -> Value:
+        kept, values = self.reward, []
+        if len(kept) > _MOST_REWARDS:
+            raise Unsupported("too many rewards to enumerate")
+        for choice in product((0, 1), repeat=len(kept)):
+            self.reward = {y: _interval(Fraction(r)) for y, r in zip(kept, choice, strict=True)}
+            self._known = {}
+            values.append(self.evaluate(body))
+        self.reward, self._known = kept, {}
+        return self.largest(values)
+
+    def _event(self, law: list[tuple[Value, Value]]) -> tuple[Value, Value]:
+        inside = [(a, b) for a, b in law if (a > b) is True]
+        return self._total(a for a, _ in inside), self._total(b for _, b in inside)
+
+    def _event_kl(self, law: list[tuple[Value, Value]]) -> Value:
+        a, b = self._event(law)
+        if not b > 0:
+            return self.number(sp.S.Zero)
+        return a * mpmath.iv.log(a / b) + (1 - a) * mpmath.iv.log((1 - a) / (1 - b))
+
+    def _attained(self, position: int) -> Node:
+        return max(self.nodes(position - 1), key=lambda c: self._tv(c).mid)
+
+
+def _interval(value: Fraction) -> Value:
+    return mpmath.iv.mpf(value.numerator) / value.denominator
+
+
+@cache
+def numeric_trees() -> tuple[NumericTree, ...]:
+    """The trees on which every statement is tried."""
+    shapes = ((1, 2), (2, 2), (2, 3), (3, 2))
+    return tuple(NumericTree(T_, V, seed) for seed in range(3) for T_, V in shapes)
