@@ -162,9 +162,9 @@ def verify_step(step: Step, context: Context) -> StepResult:
     """Prove the step's statement, and try to refute it on random trees."""
     if not isinstance(step.statement, (sp.Eq, sp.Le)):
         return StepResult("refuted", "form", "", f"{step.statement} is not an equality or <=")
-    violated = falsify(step.statement)
-    if violated:
-        return StepResult("refuted", "interval", "random rational trees", violated)
+    violation = try_on_trees(step.statement).violation
+    if violation:
+        return StepResult("refuted", "interval", "random rational trees", violation)
     premises = tuple((key, context.steps.get(key)) for key in step.check.needs())
     if any(premise is None for _, premise in premises):
         return StepResult("refuted", "assembly", "", "a premise is missing")
@@ -186,30 +186,41 @@ def _run(check: Checker, statement: sp.Basic, context: Context) -> StepResult:
         return StepResult("assumed", "none", "", f"not proven: {reason or type(error).__name__}")
 
 
-@cache
-def falsify(statement: sp.Basic) -> str:
-    """A violation of the statement on a random rational tree, in words; empty if none is found.
+@dataclass(frozen=True)
+class Trial:
+    """Evaluation of a statement on random trees.
 
-    Interval arithmetic: a violation is certified, its absence is no proof.
+    Attributes:
+        compared: how often both sides could be evaluated.
+        violation: the first certified violation, in words; empty if none was found.
+    """
+
+    compared: int
+    violation: str
+
+
+@cache
+def try_on_trees(statement: sp.Basic) -> Trial:
+    """Evaluate both sides on random rational trees, at every position and path, by intervals.
+
+    A violation is certified; its absence is no proof.
     """
     lhs, rhs = statement.args
-    at_paths = on_path(statement)
-    positions = statement.has(t)
+    compared = 0
     for tree in numeric_trees():
-        for index in range(1, tree.horizon + 1) if positions else (1,):
-            for path in tree.nodes(tree.horizon) if at_paths else (None,):
+        for index in range(1, tree.horizon + 1) if statement.has(t) else (1,):
+            for path in tree.nodes(tree.horizon) if on_path(statement) else (None,):
                 try:
                     left = tree.evaluate(lhs, {t: index}, path)
                     right = tree.evaluate(rhs, {t: index}, path)
-                except (Unsupported, ZeroDivisionError):
+                except (Unsupported, ArithmeticError, ValueError):
                     continue
-                bad = left.a > right.b
-                if isinstance(statement, sp.Eq):
-                    bad = bad or left.b < right.a
-                if bad:
-                    return (
+                compared += 1
+                if left.a > right.b or (isinstance(statement, sp.Eq) and left.b < right.a):
+                    return Trial(
+                        compared,
                         f"violated on a tree with T = {tree.horizon}, |V| = {tree.tokens}"
-                        + (f", t = {index}" if positions else "")
-                        + f": left side {float(left.mid):.6g}, right side {float(right.mid):.6g}"
+                        + (f", t = {index}" if statement.has(t) else "")
+                        + f": left side {float(left.mid):.6g}, right side {float(right.mid):.6g}",
                     )
-    return ""
+    return Trial(compared, "")

@@ -108,7 +108,7 @@ def _mismatch(axes: Axes, table: pd.DataFrame, confidence: float) -> None:
 def _ladder(
     axes: Axes, bounds: pd.DataFrame, oracle: tuple[float, float, float], confidence: float
 ) -> None:
-    shown = bounds[bounds["value"].notna() & (bounds["form"] != "small")]
+    shown = bounds[bounds["value"].notna() & ~bounds["name"].str.contains("-small")]
     shown = shown[np.isfinite(shown["value"].astype(float)) & (shown["value"] > 0)]
     shown = shown.sort_values("value", ascending=False).reset_index(drop=True)
     y = np.arange(len(shown))
@@ -138,7 +138,7 @@ def _ladder(
     axes.grid(True, axis="x")
     axes.set(xlabel="bound on |Error|, reward units",
              title="Bounds at the measured divergences (estimates)")  # fmt: skip
-    axes.text(1.15, -0.55, "vacuous", color="#9A6B55", fontsize=8, va="center")
+    axes.text(1.15, -0.45, "vacuous", color="#9A6B55", fontsize=8, va="center")
     axes.plot([], [], color=PALETTE["oracle"], lw=5, alpha=0.4,
               label=f"Oracle, {confidence:.0%} interval")  # fmt: skip
     axes.legend(loc="upper right", frameon=True, framealpha=0.95, edgecolor="none")

@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-COMMANDS = ("evaluate", "sweep", "audit", "repro", "list")
+COMMANDS = ("evaluate", "sweep", "derive", "audit", "repro", "list")
 
 
 def _version(value: bool) -> None:
