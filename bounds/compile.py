@@ -98,7 +98,9 @@ def _with_constants(expression: sp.Expr) -> sp.Expr:
     )
 
 
-_CONSTANT = {f"const_{q_.symbol.label.name}": q_.name for q_ in BY_SYMBOL.values() if q_.per_position}
+_CONSTANT = {
+    f"const_{q_.symbol.label.name}": q_.name for q_ in BY_SYMBOL.values() if q_.per_position
+}
 
 
 @dataclass(frozen=True)
@@ -204,15 +206,11 @@ class _Evaluator:
 
     def grid(self, start: int, stop: int) -> Array:
         xp = self.xp
-        return xp.arange(
-            start, stop, dtype=xp.float64, device=array_api_compat.device(self.like)
-        )
+        return xp.arange(start, stop, dtype=xp.float64, device=array_api_compat.device(self.like))
 
     # -- recursion ------------------------------------------------------------------------------
 
-    def value(
-        self, e: sp.Expr, along: sp.Symbol | None = None, axis: Array | None = None
-    ) -> Array:
+    def value(self, e: sp.Expr, along: sp.Symbol | None = None, axis: Array | None = None) -> Array:
         xp = self.xp
         number = _number(e)
         if number is not None:

@@ -130,9 +130,7 @@ def adaptive(per_position: bool) -> Builder:
     """The Adaptive bound in four steps; maxima over all positions or per position."""
     coupling, pinsker = FUTURE_COUPLING, FUTURE_KL
     if not per_position:
-        coupling = Chain(
-            (*coupling.listed, tv.LARGEST_TV), (*coupling.applied, tv.LARGEST_TV.key)
-        )
+        coupling = Chain((*coupling.listed, tv.LARGEST_TV), (*coupling.applied, tv.LARGEST_TV.key))
         pinsker = Chain((*pinsker.listed, tv.LARGEST_KL), (*pinsker.applied, tv.LARGEST_KL.key))
 
     def build(bound: Bound) -> Proof:
@@ -149,9 +147,7 @@ def adaptive(per_position: bool) -> Builder:
 
 
 #: |Error| <= sum_t E[|rho_t - 1| |B_t|]
-FUTURE_ERROR = chain(
-    tree.ERROR_BY_RATIOS, tree.TELESCOPE_FUTURE, tree.TOWER, tree.PATH_TRIANGLE
-)
+FUTURE_ERROR = chain(tree.ERROR_BY_RATIOS, tree.TELESCOPE_FUTURE, tree.TOWER, tree.PATH_TRIANGLE)
 
 
 def martingale(uniform: bool) -> Builder:

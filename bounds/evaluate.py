@@ -190,7 +190,9 @@ def as_inputs(given: Mapping[str, Any]) -> dict[str, Array | Positions]:
     return {
         name: _as_input(
             name,
-            value if not torch_arrays or array_api_compat.is_torch_array(value) else np.asarray(value).tolist(),
+            value
+            if not torch_arrays or array_api_compat.is_torch_array(value)
+            else np.asarray(value).tolist(),
             xp,
             device,
         )
@@ -202,9 +204,7 @@ def _apply(rule: Rule, values: Mapping[str, Array | Positions]) -> Array | Posit
     """The rule's value at ``values`` (which hold all of its sources)."""
     sources = {name: values[name] for name in rule.sources}
     first = next(iter(sources.values()))
-    xp = array_api_compat.array_namespace(
-        first.values if isinstance(first, Positions) else first
-    )
+    xp = array_api_compat.array_namespace(first.values if isinstance(first, Positions) else first)
     if rule.reduce == "max":
         assert isinstance(first, Positions)
         return first.values if first.constant else xp.max(first.values, axis=-1)
@@ -321,7 +321,11 @@ def evaluate(
         InputError: unknown, illegal or contradictory input.
         KeyError: unknown bound.
     """
-    wanted = [registry.get(name) for name in bounds] if bounds is not None else list(registry.all_bounds())
+    wanted = (
+        [registry.get(name) for name in bounds]
+        if bounds is not None
+        else list(registry.all_bounds())
+    )
     resolved = resolve(given, validate=validate)
     return Evaluation(resolved, evaluate_resolved(wanted, resolved))
 

@@ -66,16 +66,16 @@ def advantage(sharp: bool) -> Step:
             "g_t(c) = sum_y (pi_theta - pi_roll)(y|c) Q_t(c,y) with Q in [0, 1]: it is at most the "
             "range, 1, times tv_t(c).",
             le(gmax[t], eps_t[t]),
-            Vertices(
-                gmax[t], sp.S.Zero, sp.S.One, ((eps_t[t], _HALF),), absolute=True, slack=True
-            ),
+            Vertices(gmax[t], sp.S.Zero, sp.S.One, ((eps_t[t], _HALF),), absolute=True, slack=True),
         )
     return Step(
         "advantage",
         "advantage bound",
         "g_t(c) = sum_y (pi_theta - pi_roll)(y|c) A_t(c,y) with |A| <= 1.",
         le(gmax[t], 2 * eps_t[t]),
-        Vertices(gmax[t], sp.S.NegativeOne, sp.S.One, ((eps_t[t], _HALF),), absolute=True, slack=True),
+        Vertices(
+            gmax[t], sp.S.NegativeOne, sp.S.One, ((eps_t[t], _HALF),), absolute=True, slack=True
+        ),
     )
 
 
@@ -252,7 +252,9 @@ COUPLING_FUTURE = (
         le(TVf[t], Vfut[t]),
         Largest(TVf[t], Vfut[t]),
     ),
-    Step("V end", "coupling, base", "Nothing follows the last token.", eq(Vfut[T], 0), TreeIdentity()),
+    Step(
+        "V end", "coupling, base", "Nothing follows the last token.", eq(Vfut[T], 0), TreeIdentity()
+    ),
     Step(
         "V token",
         "coupling, one token",
@@ -276,7 +278,13 @@ CHAIN_FUTURE = (
         le(KLf[t], Kfut[t]),
         Largest(KLf[t], Kfut[t]),
     ),
-    Step("K end", "chain rule, base", "Nothing follows the last token.", eq(Kfut[T], 0), TreeIdentity()),
+    Step(
+        "K end",
+        "chain rule, base",
+        "Nothing follows the last token.",
+        eq(Kfut[T], 0),
+        TreeIdentity(),
+    ),
     Step(
         "K token",
         "chain rule, one token",

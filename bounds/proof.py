@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import sympy as sp
 
 from bounds.atoms import on_path
+from bounds.numeric_tree import numeric_trees
 from bounds.quantities import t
-from bounds.symbolic_tree import Unsupported, numeric_trees
+from bounds.symbolic_tree import Unsupported
 
 if TYPE_CHECKING:
     from bounds.registry import Bound
@@ -118,7 +119,9 @@ class ProofReport:
     def __str__(self) -> str:
         from bounds.latex import plain
 
-        lines = [f"{self.bound.title} ({self.bound.name}): |Error| <= {plain(self.bound.expression)}"]
+        lines = [
+            f"{self.bound.title} ({self.bound.name}): |Error| <= {plain(self.bound.expression)}"
+        ]
         for item in self.steps:
             scope = f"; {item.result.scope}" if item.result.scope else ""
             lines += [
@@ -149,7 +152,9 @@ class Proof:
         done: dict[str, Step] = {}
         results = []
         for number, step in enumerate(self.steps, 1):
-            results.append(CheckedStep(number, step, verify_step(step, Context(dict(done), self.bound))))
+            results.append(
+                CheckedStep(number, step, verify_step(step, Context(dict(done), self.bound)))
+            )
             if step.key in done:
                 results[-1] = CheckedStep(
                     number, step, StepResult("refuted", "assembly", "", f"two steps {step.key!r}")

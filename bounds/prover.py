@@ -157,9 +157,7 @@ def _squares(expression: sp.Expr) -> Verdict:
         return UNKNOWN
     even = [i for i, g in enumerate(polynomial.gens) if not g.is_nonnegative]
     terms = {m: sp.nsimplify(c) for m, c in polynomial.terms()}
-    positive = {
-        m: c for m, c in terms.items() if c > 0 and all(m[i] % 2 == 0 for i in even)
-    }
+    positive = {m: c for m, c in terms.items() if c > 0 and all(m[i] % 2 == 0 for i in even)}
     for m, c in terms.items():
         if m in positive:
             continue
@@ -277,9 +275,7 @@ def _interval_power(base: Any, exponent: sp.Expr, value: Any) -> Any:
     return base**value
 
 
-def _search(
-    expression: sp.Expr, ranges: Mapping[sp.Symbol, tuple[sp.Expr, sp.Expr]]
-) -> str:
+def _search(expression: sp.Expr, ranges: Mapping[sp.Symbol, tuple[sp.Expr, sp.Expr]]) -> str:
     """A rational point with a certified negative value, in words; empty if none is found."""
     draw = random.Random(0)
     rough = sp.lambdify(list(ranges), expression, modules="math")

@@ -148,7 +148,12 @@ _ALL: tuple[Quantity, ...] = (
         True,
     ),
     Quantity(
-        "tv_mean_t", D_t, "tv", "D_t: mean token total variation at t under roll contexts", "D", True
+        "tv_mean_t",
+        D_t,
+        "tv",
+        "D_t: mean token total variation at t under roll contexts",
+        "D",
+        True,
     ),
     Quantity(
         "kl_mean_t",

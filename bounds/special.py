@@ -69,9 +69,7 @@ def power_sum(xp: Any, n: Array, p: float) -> Array:
     return xp.where(n < _TABLE, small, value)
 
 
-def sum_of_least_power(
-    xp: Any, upper: Array, terms: Sequence[tuple[Array, float]]
-) -> Array:
+def sum_of_least_power(xp: Any, upper: Array, terms: Sequence[tuple[Array, float]]) -> Array:
     """``sum_{k=1}^{upper} min_i c_i k^{p_i}`` without a loop over k.
 
     The least of power laws is, in order of growing k, the steepest law, then the next, so the sum

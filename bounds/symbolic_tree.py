@@ -1,4 +1,4 @@
-"""Small autoregressive trees on which a proof's statements are interpreted.
+"""Small autoregressive trees with general symbols, on which identities are verified.
 
 :class:`SymbolicTree` has general symbols for every conditional law and reward (two tokens), so an
 identity that holds on it holds for all laws and rewards of that shape. A binary law pair is written
@@ -6,20 +6,17 @@ identity that holds on it holds for all laws and rewards of that shape. A binary
 all expectations become polynomials in ``h, a``. Log-ratios are formal symbols, with
 ``log(uv) = log u + log v``.
 
-:class:`NumericTree` has random rational laws and interval arithmetic; a statement that is violated
-on it beyond the interval's width is refuted.
+:class:`Tree` interprets abstract expressions on any kind of numbers;
+:mod:`bounds.numeric_tree` has the one with random rational laws.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
-import mpmath
 import sympy as sp
 from sympy.polys.rings import PolyElement, ring
 
@@ -28,11 +25,6 @@ from bounds.quantities import Expectation, T
 
 Node = tuple[int, ...]
 Value = Any
-
-_PRECISION = 120
-#: Sequences up to which the worst reward is found by enumeration.
-_MOST_REWARDS = 4
-mpmath.iv.prec = _PRECISION
 
 
 class Unsupported(Exception):
@@ -97,7 +89,9 @@ class Tree:
         return value
 
     def _futures(self, node: Node) -> list[Node]:
-        return [node + rest for rest in product(range(self.tokens), repeat=self.horizon - len(node))]
+        return [
+            node + rest for rest in product(range(self.tokens), repeat=self.horizon - len(node))
+        ]
 
     def _total(self, values: Iterator[Value]) -> Value:
         value = self.number(sp.S.Zero)
@@ -125,9 +119,7 @@ class Tree:
         )
 
     def _kl(self, node: Node) -> Value:
-        return -self._total(
-            self.p[node][y] * self.log_rho[node][y] for y in range(self.tokens)
-        )
+        return -self._total(self.p[node][y] * self.log_rho[node][y] for y in range(self.tokens))
 
     def _tv(self, node: Node) -> Value:
         return self.number(sp.Rational(1, 2)) * self._total(
@@ -200,7 +192,9 @@ class Tree:
         positions = range(1, self.horizon + 1)
         law = self._law(leaves)
         if name == "Error":
-            gain = self._total(self.reward[y] * (b - a) for y, (a, b) in zip(leaves, law, strict=True))
+            gain = self._total(
+                self.reward[y] * (b - a) for y, (a, b) in zip(leaves, law, strict=True)
+            )
             return gain - self._total(
                 self.prob(y) * (self.rho[y[: t - 1]][y[t - 1]] - 1) * self.reward[y]
                 for y in leaves
@@ -232,9 +226,7 @@ class Tree:
         if name in maxima:
             return self._max(maxima[name], t)
         if name == "G":
-            return self._total(
-                self.prob(c) * (self.ratio(c) - 1) * self._g(c) for c in contexts
-            )
+            return self._total(self.prob(c) * (self.ratio(c) - 1) * self._g(c) for c in contexts)
         if name == "gmax":
             return self.largest([self.absolute(self._g(c)) for c in contexts])
         if name == "KLd":
@@ -406,99 +398,3 @@ class SymbolicTree(Tree):
 def symbolic_tree(horizon: int) -> SymbolicTree:
     """The symbolic tree of depth ``horizon`` (shared: it is never changed)."""
     return SymbolicTree(horizon)
-
-
-class NumericTree(Tree):
-    """Random rational laws and rewards; values are intervals (mpmath.iv)."""
-
-    def __init__(self, horizon: int, tokens: int, seed: int) -> None:
-        self.horizon, self.tokens = horizon, tokens
-        draw = random.Random(1000 * seed + 10 * horizon + tokens)
-        spread = (1, 3, 12)[seed % 3]
-        self.p, self.rho, self.log_rho, self.reward = {}, {}, {}, {}
-        for depth in range(horizon):
-            for c in self.nodes(depth):
-                weights = [draw.randint(10, 30) for _ in range(tokens)]
-                tilted = [w + draw.choice((-1, 0, 1)) * draw.randint(0, spread) for w in weights]
-                tilted = [max(w, 1) for w in tilted]
-                roll = [Fraction(w, sum(weights)) for w in weights]
-                theta = [Fraction(w, sum(tilted)) for w in tilted]
-                self.p[c] = [_interval(value) for value in roll]
-                ratios = [b / a for a, b in zip(roll, theta, strict=True)]
-                self.rho[c] = [_interval(value) for value in ratios]
-                self.log_rho[c] = [mpmath.iv.log(_interval(value)) for value in ratios]
-        for y in self.nodes(horizon):
-            value = draw.choice((0, 1, 1, Fraction(draw.randint(0, 4), 4)))
-            self.reward[y] = _interval(Fraction(value))
-        self._known: dict[tuple[str, int | None, Node | None], Value] = {}
-
-    def atom(self, name: str, index: int | None, path: Node | None) -> Value:
-        key = (name, index, path)
-        if key not in self._known:
-            self._known[key] = super().atom(name, index, path)
-        return self._known[key]
-
-    def number(self, value: sp.Rational) -> Value:
-        return _interval(Fraction(int(value.p), int(value.q)))
-
-    def absolute(self, value: Value) -> Value:
-        return abs(value)
-
-    def largest(self, values: list[Value]) -> Value:
-        return mpmath.iv.mpf([max(v.a for v in values).a, max(v.b for v in values).b])
-
-    def power(self, base: Value, exponent: sp.Expr) -> Value:
-        if base.b < 0:
-            raise Unsupported("root of a negative number")
-        clipped = mpmath.iv.mpf([max(base.a, mpmath.iv.mpf(0)).a, base.b])
-        if exponent < 0:
-            if not clipped.a > 0:
-                raise Unsupported("division by zero")
-            return 1 / self.power(clipped, -exponent)
-        return mpmath.iv.sqrt(clipped) ** int(exponent.p) if exponent.q == 2 else self._root(
-            clipped, exponent
-        )
-
-    @staticmethod
-    def _root(base: Value, exponent: sp.Expr) -> Value:
-        if not base.a > 0:
-            return mpmath.iv.mpf([0, (base.b ** _interval(Fraction(int(exponent.p), int(exponent.q)))).b])
-        return base ** _interval(Fraction(int(exponent.p), int(exponent.q)))
-
-    def exponential(self, value: Value) -> Value:
-        return mpmath.iv.exp(value)
-
-    def supremum(self, body: sp.Expr) -> Value:
-        kept, values = self.reward, []
-        if len(kept) > _MOST_REWARDS:
-            raise Unsupported("too many rewards to enumerate")
-        for choice in product((0, 1), repeat=len(kept)):
-            self.reward = {y: _interval(Fraction(r)) for y, r in zip(kept, choice, strict=True)}
-            self._known = {}
-            values.append(self.evaluate(body))
-        self.reward, self._known = kept, {}
-        return self.largest(values)
-
-    def _event(self, law: list[tuple[Value, Value]]) -> tuple[Value, Value]:
-        inside = [(a, b) for a, b in law if (a > b) is True]
-        return self._total(a for a, _ in inside), self._total(b for _, b in inside)
-
-    def _event_kl(self, law: list[tuple[Value, Value]]) -> Value:
-        a, b = self._event(law)
-        if not b > 0:
-            return self.number(sp.S.Zero)
-        return a * mpmath.iv.log(a / b) + (1 - a) * mpmath.iv.log((1 - a) / (1 - b))
-
-    def _attained(self, position: int) -> Node:
-        return max(self.nodes(position - 1), key=lambda c: self._tv(c).mid)
-
-
-def _interval(value: Fraction) -> Value:
-    return mpmath.iv.mpf(value.numerator) / value.denominator
-
-
-@cache
-def numeric_trees() -> tuple[NumericTree, ...]:
-    """The trees on which every statement is tried."""
-    shapes = ((1, 2), (2, 2), (2, 3), (3, 2))
-    return tuple(NumericTree(T_, V, seed) for seed in range(3) for T_, V in shapes)

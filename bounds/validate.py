@@ -80,7 +80,9 @@ def _check_lengths(given: Mapping[str, Any]) -> None:
         return
     if len(set(lengths.values())) > 1:
         listing = ", ".join(f"{name}: {n}" for name, n in lengths.items())
-        raise InputError(f"per-position inputs differ in length ({listing}); give one value per position")
+        raise InputError(
+            f"per-position inputs differ in length ({listing}); give one value per position"
+        )
     n = next(iter(lengths.values()))
     if n == 0:
         raise InputError("per-position inputs are empty; give one value per position")

@@ -9,9 +9,11 @@ fp32 over the full vocabulary. It is resumable: a killed run keeps what was samp
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +34,7 @@ from simulations.models import (
     PACKAGE,
     PACKAGE_VERSION,
     SHA256,
+    WEIGHTS_SHA256,
     sha256_of,
     smollm2_135m,
 )
@@ -125,7 +128,7 @@ def score(model: Any, sequence: dict[str, Any], rows_file: Path) -> dict[str, An
     Args:
         model: causal language model in the dtype to score in.
         sequence: as made by :func:`prepare`.
-        rows_file: ``.npz`` of the sampler with ``token_ids`` [t], ``logprobs`` [t], ``rows`` [t, V].
+        rows_file: ``.npz`` of the sampler: ``token_ids`` [t], ``logprobs`` [t], ``rows`` [t, V].
 
     Returns:
         The log's row: token ids, both log-probs, and :data:`simulations.divergence_rows.COLUMNS`.
@@ -177,6 +180,34 @@ def table_of(records: Sequence[dict[str, Any]], metadata: dict[str, str]) -> pa.
     return pa.Table.from_pylist(list(records), schema=pa.schema(fields, metadata=metadata))
 
 
+def weights_sha256(folder: Path) -> str:
+    """SHA-256 of a model folder's safetensors: the file's own, or that of the list of several."""
+    digests = [sha256_of(path) for path in sorted(folder.glob("*.safetensors"))]
+    if not digests:
+        raise InputError(f"{folder} holds no .safetensors file; give a Hugging Face model folder")
+    return (
+        digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
+    )
+
+
+def fingerprint(
+    arguments: argparse.Namespace, weights: str, sequences: Sequence[dict[str, Any]]
+) -> str:
+    """Names what a run samples, so that unfinished work of another run is never reused."""
+    key = [arguments.rollout, arguments.max_tokens, arguments.batch, weights, list(sequences)]
+    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+
+
+def cpu_model() -> str:
+    """The CPU's name, as the system reports it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
 def capture(arguments: argparse.Namespace) -> None:
     """The whole pipeline; see the module's docstring."""
     import torch
@@ -184,10 +215,12 @@ def capture(arguments: argparse.Namespace) -> None:
     from transformers import AutoModelForCausalLM
 
     out: Path = arguments.out
-    work: Path = arguments.work or out.with_suffix(".work")
-    work.mkdir(parents=True, exist_ok=True)
     folder = arguments.model or smollm2_135m()
+    weights = weights_sha256(folder)
     sequences = prepare(folder, arguments.n, arguments.seed)
+    root: Path = arguments.work or out.with_suffix(".work")
+    work = root / fingerprint(arguments, weights, sequences)
+    work.mkdir(parents=True, exist_ok=True)
     request = {
         "model": str(folder),
         "folder": str(work),
@@ -218,9 +251,10 @@ def capture(arguments: argparse.Namespace) -> None:
         (work / f"{sequence['id']}.npz").unlink()
     records = [json.loads((work / f"{s['id']}.json").read_text()) for s in sequences]
     engine = json.loads((work / "engine.json").read_text())
+    versions = ", ".join(f"{name} {number}" for name, number in engine.items())
     metadata = {
         "trust_bounds.schema": "1",
-        "trust_bounds.rollout": f"{arguments.rollout} ({', '.join(f'{k} {v}' for k, v in engine.items())})",
+        "trust_bounds.rollout": f"{arguments.rollout} ({versions})",
         "trust_bounds.train": f"hf-fp32 (transformers {version('transformers')})",
         "trust_bounds.units": "nats",
         "trust_bounds.kl_direction": KL_DIRECTION,
@@ -228,13 +262,21 @@ def capture(arguments: argparse.Namespace) -> None:
     temporary = out.with_name(f".tmp-{out.name}")
     pq.write_table(table_of(records, metadata), temporary, compression="zstd", compression_level=19)
     temporary.replace(out)
-    provenance(arguments, metadata, engine, out)
+    provenance(arguments, metadata, engine, weights, out)
+    shutil.rmtree(work)
+    if not any(root.iterdir()):
+        root.rmdir()
 
 
 def provenance(
-    arguments: argparse.Namespace, metadata: dict[str, str], engine: dict[str, str], out: Path
+    arguments: argparse.Namespace,
+    metadata: dict[str, str],
+    engine: dict[str, str],
+    weights: str,
+    out: Path,
 ) -> None:
     """Write ``<out stem>.provenance.json``: versions, seeds, command, hashes, licence."""
+    known = weights == WEIGHTS_SHA256
     vllm_python = "--vllm-python VENV/bin/python " if arguments.rollout == "vllm-bf16" else ""
     document = {
         "made": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -252,24 +294,25 @@ def provenance(
             "top_p": 1.0,
             "top_k": "off",
             "ignore_eos": True,
-            "note": "end-of-sequence is an ordinary token here, so every sequence is of full length "
-            "and the sampled law is exactly softmax(logits); logit_half_range is the largest logit "
-            "difference after removing the best common shift",
+            "note": "end-of-sequence is an ordinary token here, so every sequence is of full "
+            "length and the sampled law is exactly softmax(logits); logit_half_range is the "
+            "largest logit difference after removing the best common shift",
             "seeds": f"{arguments.seed} + sequence index",
         },
         "model": {
-            "name": MODEL_NAME if arguments.model is None else "custom folder",
-            "package": f"{PACKAGE}=={PACKAGE_VERSION}" if arguments.model is None else None,
-            "sha256_gguf": SHA256 if arguments.model is None else None,
-            "licence": LICENCE if arguments.model is None else "unknown",
-            "weights": "float32, dequantised from the package's Q4_1 GGUF",
+            "name": MODEL_NAME if known else "custom folder",
+            "package": f"{PACKAGE}=={PACKAGE_VERSION}" if known else None,
+            "sha256_gguf": SHA256 if known else None,
+            "sha256_weights": weights,
+            "licence": LICENCE if known else "unknown",
+            "weights": "float32, dequantised from the package's Q4_1 GGUF" if known else None,
         },
         "versions": {
             "python": platform.python_version(),
             **engine,
             **{name: version(name) for name in ("torch", "transformers", "numpy", "pyarrow")},
         },
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, no GPU",
+        "machine": f"{cpu_model()} ({platform.machine()}), {os.cpu_count()} cores",
         "sha256": sha256_of(out),
     }
     path = out.with_suffix(".provenance.json")

@@ -312,7 +312,10 @@ def _khat(worst: FloatArray) -> tuple[float, float]:
     positive = worst[worst > 0]
     if len(positive) < _SMALL_SAMPLE or np.ptp(positive) == 0 or not np.isfinite(positive).all():
         return float("nan"), threshold
-    return float(array_stats.psislw(np.log(positive))[1]), threshold
+    try:
+        return float(array_stats.psislw(np.log(positive))[1]), threshold
+    except ValueError:  # the tail holds one value many times over: no shape to fit
+        return float("nan"), threshold
 
 
 def _interval(values: FloatArray, tails: tuple[float, float]) -> tuple[float, float]:
@@ -366,7 +369,9 @@ def _quantities(
     def token_mean(name: str, values: FloatArray, unit: str, note: str = "") -> Estimate:
         totals = values.sum(axis=1)
         boot = _weighted(weights, totals[:, None])[:, 0] / (weights @ tokens)
-        return Estimate(name, float(totals.sum() / tokens.sum()), *_interval(boot, tails), unit, note)
+        return Estimate(
+            name, float(totals.sum() / tokens.sum()), *_interval(boot, tails), unit, note
+        )
 
     def sequence_mean(name: str, values: FloatArray, unit: str, note: str = "") -> Estimate:
         totals = values.sum(axis=1)
@@ -421,8 +426,8 @@ def _warnings(
         )
     if np.isnan(khat):
         found.append(
-            f"The Oracle's tail cannot be fitted from {len(log.sequence_ids)} sequences; treat its "
-            "interval as optimistic and log more sequences."
+            f"The Oracle's tail cannot be fitted from these {len(log.sequence_ids)} sequences; "
+            "treat its interval as optimistic and log more sequences."
         )
     elif khat > threshold:
         found.append(
@@ -431,10 +436,9 @@ def _warnings(
         )
     if any(entry.tightness > 1 for entry in entries):
         found.append("Some tightness is above 1: sampling error of the Oracle or of the means.")
-    k1 = float((-log.log_ratio).sum() / log.mask.sum())
-    spread = float((-log.log_ratio).sum(axis=1).std() / np.sqrt(len(log.sequence_ids)))
-    per_sequence = k1 * log.mask.sum() / len(log.sequence_ids)
-    if per_sequence < -4 * spread and spread > 0:
+    k1 = (-log.log_ratio).sum(axis=1)
+    k1 = k1[np.isfinite(k1)]
+    if len(k1) > 1 and k1.mean() < -4 * k1.std() / np.sqrt(len(k1)) < 0:
         found.append(
             "The mean of log roll - log train is clearly negative, which a KL cannot be: are the "
             "two columns swapped, or is one of them at another temperature?"

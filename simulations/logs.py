@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -165,9 +165,7 @@ def _column(path: Path, table: pa.Table, name: str) -> pa.Array:
     return column
 
 
-def _lengths(
-    path: Path, table: pa.Table, name: str, ids: tuple[str, ...]
-) -> npt.NDArray[np.int64]:
+def _lengths(path: Path, table: pa.Table, name: str, ids: tuple[str, ...]) -> npt.NDArray[np.int64]:
     column = _column(path, table, name)
     lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
     if (lengths == 0).any():

@@ -41,12 +41,12 @@ BOUNDS = [b.name for b in registry.all_bounds() if b.role == "bound"]
 def reference(name: str, T: int, values: dict[str, object]) -> mp.mpf:
     """The registry's formulas, written out here a second time in mpmath by direct summation."""
     with mp.workdps(40):
-        v = {k: [mp.mpf(float(e)) for e in x] if np.ndim(x) else mp.mpf(x) for k, x in values.items()}
+        v = {
+            k: [mp.mpf(float(e)) for e in x] if np.ndim(x) else mp.mpf(x) for k, x in values.items()
+        }
         d, e, K = v["kl_max"], v["tv_max"], v["kl_seq"]
         tv, x, X = v["tv_seq"], v["chi2_max"], v["chi2_mean"]
-        at = {
-            k: (v[k] if isinstance(v[k], list) else [v[k]] * T) for k in PER_POSITION
-        }
+        at = {k: (v[k] if isinstance(v[k], list) else [v[k]] * T) for k in PER_POSITION}
         one = mp.mpf(1)
         base, sharp = name.removesuffix("-sharp"), name.endswith("-sharp")
         half = one / 2 if sharp else one
@@ -75,9 +75,13 @@ def reference(name: str, T: int, values: dict[str, object]) -> mp.mpf:
         if base == "coupling":
             return half * 4 * e * mp.fsum(min(one, k * e) for k in range(T))
         if base == "adaptive":
-            return half * 4 * mp.fsum(
-                at["tv_mean_t"][i] * min(one, (T - 1 - i) * e, mp.sqrt((T - 1 - i) * d / 2))
-                for i in range(T)
+            return (
+                half
+                * 4
+                * mp.fsum(
+                    at["tv_mean_t"][i] * min(one, (T - 1 - i) * e, mp.sqrt((T - 1 - i) * d / 2))
+                    for i in range(T)
+                )
             )
 
         def past(u: list[mp.mpf]) -> list[mp.mpf]:
@@ -236,7 +240,9 @@ def test_sum_of_least_power_matches_loop(n: int, c: list[float]) -> None:
     import array_api_compat.numpy as xp
 
     terms = [(np.asarray(a), p) for a, p in zip(c, (0.0, 0.5, 1.0), strict=True)]
-    truth = sum(min(a * k**p for a, p in zip(c, (0.0, 0.5, 1.0), strict=True)) for k in range(1, n + 1))
+    truth = sum(
+        min(a * k**p for a, p in zip(c, (0.0, 0.5, 1.0), strict=True)) for k in range(1, n + 1)
+    )
     value = float(sum_of_least_power(xp, np.asarray(float(n)), terms))
     assert value == pytest.approx(truth, rel=1e-12, abs=1e-300)
 
@@ -252,9 +258,7 @@ def test_a_sum_without_closed_form_falls_back_to_direct_summation() -> None:
 def test_oracle_is_half_the_mean_absolute_excess() -> None:
     rng = np.random.default_rng(2)
     log_ratio = rng.normal(scale=0.2, size=(6, 30))
-    truth = np.mean(
-        [abs(np.exp(row.sum()) - 1 - np.expm1(row).sum()) for row in log_ratio]
-    ) / 2
+    truth = np.mean([abs(np.exp(row.sum()) - 1 - np.expm1(row).sum()) for row in log_ratio]) / 2
     assert float(evaluate(["oracle"], log_ratio=log_ratio)["oracle"].value) == pytest.approx(truth)
 
 

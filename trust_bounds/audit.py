@@ -22,7 +22,14 @@ def _range(low: float, high: float) -> str:
 
 def _quantities(result: Audit) -> Table:
     table = Table(title="Measured divergences (KL is KL(roll || theta))")
-    for column in ("quantity", "value", "unit", f"{result.confidence:.0%} interval", "label", "note"):
+    for column in (
+        "quantity",
+        "value",
+        "unit",
+        f"{result.confidence:.0%} interval",
+        "label",
+        "note",
+    ):
         table.add_column(column, justify="right" if column == "value" else "left", overflow="fold")
     for entry in result.quantities:
         table.add_row(

@@ -66,8 +66,10 @@ def _render(report: ProofReport) -> RenderableType:
     small, capped = orders(bound.expression)
     if small is not None and capped is not None:
         parts.append(
-            Text(f"\norder in T (limit of log B / log T): {small} for small divergences, "
-                 f"{capped} with divergences fixed")
+            Text(
+                f"\norder in T (limit of log B / log T): {small} for small divergences, "
+                f"{capped} with divergences fixed"
+            )
         )
     symbols = symbols_used(report)
     if symbols:
@@ -79,9 +81,7 @@ def _render(report: ProofReport) -> RenderableType:
 
 def symbols_used(report: ProofReport) -> list[tuple[str, str]]:
     """Auxiliary symbols that occur in the proof, with their meaning."""
-    used = {
-        str(symbol) for item in report.steps for symbol in item.step.statement.free_symbols
-    }
+    used = {str(symbol) for item in report.steps for symbol in item.step.statement.free_symbols}
     return [(name, meaning) for name, (_, meaning) in MEANING.items() if name in used]
 
 

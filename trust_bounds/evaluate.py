@@ -172,9 +172,7 @@ def _latex(result: Evaluation) -> str:
             value = rf"${mantissa}\times 10^{{{int(exponent)}}}$"
         if value == "inf":
             value = r"$\infty$"
-        formula = (
-            r"minimum" if entry.bound.role == "minimum" else f"${entry.bound.latex}$"
-        )
+        formula = r"minimum" if entry.bound.role == "minimum" else f"${entry.bound.latex}$"
         source = "ours" if entry.bound.owner == "ours" else "arXiv 2512.23075"
         lines.append(rf"{entry.name} & {formula} & {value} & {entry.status} & {source} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
@@ -186,7 +184,8 @@ def register(app: typer.Typer) -> None:
     @app.command("evaluate")
     def evaluate_command(
         T: Annotated[
-            float | None, typer.Option("--T", "-T", help=QUANTITIES["T"].meaning, show_default=False)
+            float | None,
+            typer.Option("--T", "-T", help=QUANTITIES["T"].meaning, show_default=False),
         ] = None,
         kl_max: Annotated[float | None, typer.Option(help=QUANTITIES["kl_max"].meaning)] = None,
         tv_max: Annotated[float | None, typer.Option(help=QUANTITIES["tv_max"].meaning)] = None,

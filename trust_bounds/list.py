@@ -40,7 +40,10 @@ def formula_text(bound: Bound) -> str:
 
 def markdown() -> str:
     """The README's table of bounds, generated from the registry."""
-    lines = ["| name | bound on \\|Error\\| | order in T | inputs | source |", "|---|---|---|---|---|"]
+    lines = [
+        "| name | bound on \\|Error\\| | order in T | inputs | source |",
+        "|---|---|---|---|---|",
+    ]
     for bound in registry.all_bounds():
         formula = formula_text(bound)
         shown = formula if bound.role == "minimum" else f"${formula}$".replace("|", r"\vert ")

@@ -56,9 +56,7 @@ def manifest(artefacts: list[Artefact], root: Path) -> dict[str, Any]:
                 "title": artefact.title,
                 "passed": artefact.passed,
                 "inputs": {path.name: sha256_of(path) for path in artefact.inputs},
-                "files": {
-                    str(path.relative_to(root)): sha256_of(path) for path in artefact.files
-                },
+                "files": {str(path.relative_to(root)): sha256_of(path) for path in artefact.files},
                 "checks": [check.to_dict() for check in artefact.checks],
             }
             for artefact in artefacts

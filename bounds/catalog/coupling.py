@@ -38,8 +38,7 @@ SMALL = Bound(
 POSITIONWISE = Bound(
     name="coupling-positionwise-sharp",
     title="Coupling, position-wise, range constant",
-    expression=2
-    * sp.Sum(eps_t[t] * sp.Min(1, sp.Sum(eps_t[s], (s, 1, t - 1))), (t, 1, T)),
+    expression=2 * sp.Sum(eps_t[t] * sp.Min(1, sp.Sum(eps_t[s], (s, 1, t - 1))), (t, 1, T)),
     owner="ours",
     source=f"{OURS}: per-position maxima in place of epsilon",
     form="position-wise",
