@@ -21,7 +21,7 @@ Error: Final = sp.Symbol("Error", real=True)
 R: Final = sp.Symbol("R", nonnegative=True)
 
 
-class SupR(sp.Function):  # type: ignore[misc]
+class SupR(sp.Function):
     """Supremum over rewards in [0, 1]."""
 
     nargs = 1

@@ -88,7 +88,7 @@ class BoundValue:
     """
 
     bound: Bound
-    value: Array | None
+    value: Any
     status: Status
     inputs: Mapping[str, Provenance]
     holds_for: tuple[str, ...] = ()
@@ -368,7 +368,7 @@ def _minimum(entry: Bound, members: list[BoundValue]) -> BoundValue:
         return BoundValue(entry, None, "missing", {})
     value = usable[0].value
     for member in usable[1:]:
-        value = _least(value, member.value)  # type: ignore[assignment]
+        value = _least(value, member.value)
     statuses = [member.status for member in usable]
     return BoundValue(
         entry,

@@ -94,7 +94,7 @@ def largest_kl(
     return _search("kl_max", names, at, target, KL_RANGE[0], KL_RANGE[1], _middle_log)
 
 
-def _scalars(given: Mapping[str, Any], target: float) -> dict[str, float]:
+def _scalars(given: Mapping[str, Any], target: float) -> dict[str, Any]:
     if not target > 0 or not np.isfinite(target):
         raise InputError(f"--target is {target}; give a positive number of reward units")
     fixed = {}
@@ -111,7 +111,7 @@ def _scalars(given: Mapping[str, Any], target: float) -> dict[str, float]:
     return fixed
 
 
-def _consistent(fixed: dict[str, float], **moving: np.ndarray) -> dict[str, Any]:
+def _consistent(fixed: dict[str, Any], **moving: np.ndarray) -> dict[str, Any]:
     """``fixed`` with whole-trajectory KL and TV kept within what the chain rule allows."""
     values: dict[str, Any] = dict(fixed)
     horizon = moving.get("T", fixed.get("T"))

@@ -22,7 +22,7 @@ def _name(symbol: sp.Basic) -> str | None:
     return found[0] if found else None
 
 
-class _Printer(LatexPrinter):  # type: ignore[misc]
+class _Printer(LatexPrinter):
     """sympy's printer with the names of :mod:`bounds.quantities`."""
 
     def _print_Symbol(self, expr: sp.Symbol, style: str = "plain") -> str:
@@ -40,7 +40,7 @@ class _Printer(LatexPrinter):  # type: ignore[misc]
         return text if exp is None else f"{text}^{{{exp}}}"
 
 
-class _Text(StrPrinter):  # type: ignore[misc]
+class _Text(StrPrinter):
     """One-line text: ``=`` and ``<=`` between sides, ``E_roll[...]``, ``|...|``."""
 
     def _print_Relational(self, expr: sp.Basic) -> str:
@@ -89,7 +89,7 @@ _PREAMBLE = r"""\documentclass{article}
 
 
 def proof_latex(report: ProofReport) -> str:
-    """A complete document: the bound as a theorem and its proof, step by step, with check status."""
+    """A complete document: the bound as a theorem, its proof, and each step's check."""
     bound = report.bound
     last = report.steps[-1].step.statement
     lines = [

@@ -107,8 +107,8 @@ def worst_reward(body: sp.Expr) -> Step:
     return Step(
         "worst reward",
         "worst reward",
-        "The mean is zero, so the worst reward is the indicator of the positive part: half the mean "
-        "absolute value.",
+        "The mean is zero, so the worst reward is the indicator of the positive part: half the "
+        "mean absolute value.",
         le(sp.Abs(E(R * body)), E(sp.Abs(body)) / 2),
         Vertices(
             E(R * body),
@@ -126,8 +126,8 @@ def attained_reward(body: sp.Expr) -> Step:
     return Step(
         "worst reward",
         "worst reward",
-        "The mean is zero, so the worst reward is the indicator of the positive part, and it attains "
-        "half the mean absolute value.",
+        "The mean is zero, so the worst reward is the indicator of the positive part, and it "
+        "attains half the mean absolute value.",
         eq(supremum, E(sp.Abs(body)) / 2),
         Vertices(
             E(R * body),

@@ -7,7 +7,7 @@ arithmetic. What is neither proven nor violated is "assumed".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -50,7 +50,7 @@ class Context:
     bound: Bound | None
 
 
-class Checker(Protocol):
+class Checker(Hashable, Protocol):
     """Proves or refutes one statement. Implementations are hashable."""
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:

@@ -204,7 +204,7 @@ def prove_by_derivative(
 
 
 def prove_by_convexity(expression: sp.Expr, variable: sp.Symbol, at: sp.Expr) -> Verdict:
-    """``f >= 0`` because f and f' vanish at ``variable = at`` and ``f'' >= 0`` (positive symbols)."""
+    """``f >= 0``: f and f' vanish at ``variable = at`` and ``f'' >= 0`` (positive symbols)."""
     slope = sp.diff(expression, variable)
 
     def vanishes(value: sp.Expr) -> bool:
@@ -345,8 +345,8 @@ def _number(value: sp.Rational) -> Any:
 def prove_le(lhs: sp.Expr, rhs: sp.Expr, domain: Domain | None = None) -> Verdict:
     """Decide ``lhs <= rhs``, with absolute values and square roots of nonnegative expressions.
 
-    ``|z|`` on the left is replaced by both ``z`` and ``-z``, on the right by one of ``z``, ``-z``, 0
-    (lower bounds); sides that are single roots are squared.
+    ``|z|`` on the left is replaced by both ``z`` and ``-z``, on the right by one of ``z``, ``-z``
+    and 0 (lower bounds); sides that are single roots are squared.
     """
     if lhs.is_nonnegative and any(_is_root(side) for side in (lhs, rhs)):
         if not _nonnegative_side(rhs):

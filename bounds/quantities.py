@@ -11,7 +11,7 @@ Direction: KL is ``KL(pi_roll || pi_theta)`` in nats, chi-square is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import sympy as sp
 
@@ -46,13 +46,13 @@ X_t: Final = _indexed("X_t", nonnegative=True)
 ell_t: Final = _indexed("ell_t", real=True)
 
 
-class Expectation(sp.Function):  # type: ignore[misc]
+class Expectation(sp.Function):
     """``E_roll[.]`` over whole sequences; evaluated as the mean over the rows of a log."""
 
     nargs = 1
 
-    def _latex(self, printer: object, exp: object = None) -> str:
-        body = printer._print(self.args[0])  # type: ignore[attr-defined]
+    def _latex(self, printer: Any, exp: object = None) -> str:
+        body = printer._print(self.args[0])
         return rf"\mathbb{{E}}_{{\mathrm{{roll}}}}\left[{body}\right]"
 
 

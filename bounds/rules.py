@@ -1,8 +1,8 @@
 """How a missing input follows from given ones: Pinsker, chain rule, Cauchy-Schwarz, mean <= max.
 
 Each rule states ``target <= expression(sources)`` (or ``=``). Rules of kind ``"derived"`` are
-theorems, so a bound fed by them stays a bound. Rules of kind ``"approximation"`` are small-divergence
-expansions; what they feed is never called a bound.
+theorems, so a bound fed by them stays a bound. Rules of kind ``"approximation"`` are
+small-divergence expansions; what they feed is never called a bound.
 """
 
 from __future__ import annotations

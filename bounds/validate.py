@@ -24,7 +24,7 @@ def _first(xp: Any, values: Any, bad: Any) -> float:
 
 
 def check(given: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` at the first quantity that is out of its range or contradicts another.
+    """Raise :class:`InputError` at the first quantity out of range or contradicting another.
 
     Args:
         given: quantity name -> float64 array or :class:`~bounds.compile.Positions`.

@@ -33,7 +33,7 @@ def audit_figure(
     """
     with style():
         figure = Figure(figsize=(11.5, 7.2), layout="constrained")
-        left, right = figure.subfigures(1, 2, width_ratios=(1, 1.12))
+        left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.12))[0]
         axes = left.subplots(3, 1)
         _position(axes[0], curves["position"], confidence, exact_rows)
         _histogram(axes[1], curves["log_ratio"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 
@@ -18,7 +18,7 @@ PALETTE: Final[dict[str, str]] = {
     "vacuous": "#F3E9E4",
 }
 
-_RC: Final = {
+_RC: Final[Any] = {
     "figure.dpi": 150,
     "savefig.dpi": 200,
     "font.family": "DejaVu Sans",

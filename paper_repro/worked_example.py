@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ from bounds.evaluate import Evaluation, evaluate
 from bounds.registry import OURS, TRM
 from paper_repro.artefact import Artefact, Check
 
-INPUTS: Final = {"T": 4096, "kl_max": 1e-4, "kl_seq": 0.01}
+INPUTS: Final[dict[str, Any]] = {"T": 4096, "kl_max": 1e-4, "kl_seq": 0.01}
 #: (bound, value as printed, half a unit of the last printed digit, where)
 PRINTED: Final = (
     ("classical-kl-small", 1677.3, 0.05, f"{TRM}, worked example"),
@@ -56,6 +56,7 @@ def run(out: Path) -> Artefact:
         "| bound | paper | ours | label |",
         "|---|---|---|---|",
     ]
+    row: Any
     for row in table.itertuples():
         if pd.isna(row.ours):
             continue

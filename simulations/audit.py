@@ -122,7 +122,8 @@ class Audit:
     metadata: Mapping[str, str]
 
     def __getitem__(self, name: str) -> Estimate | BoundEstimate:
-        for entry in (*self.quantities, *self.bounds):
+        entries: tuple[Estimate | BoundEstimate, ...] = (*self.quantities, *self.bounds)
+        for entry in entries:
             if entry.name == name:
                 return entry
         raise KeyError(f"the audit has no {name}")

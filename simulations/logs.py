@@ -2,8 +2,8 @@
 
 Required: ``rollout_logprobs`` and ``train_logprobs`` (nats, log-prob of the sampled token under
 pi_roll and pi_theta). Optional: ``sequence_id``, ``response_mask``, and divergences computed from
-full rows at the visited contexts: ``kl`` = KL(roll || train), ``tv``, ``chi2`` = chi2(train || roll),
-``logit_half_range``, ``argmax_agree``.
+full rows at the visited contexts: ``kl`` = KL(roll || train), ``tv``,
+``chi2`` = chi2(train || roll), ``logit_half_range``, ``argmax_agree``.
 """
 
 from __future__ import annotations

@@ -224,10 +224,11 @@ def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "empty.parquet").write_bytes(b"")
     (tmp_path / "words.jsonl").write_text("not json\n")
+    nothing = pa.array([], pa.list_(pa.float64()))
     pq.write_table(
-        pa.table({n: pa.array([], pa.list_(pa.float64())) for n in ("rollout_logprobs", "train_logprobs")}),
+        pa.table({"rollout_logprobs": nothing, "train_logprobs": nothing}),
         tmp_path / "none.parquet",
-    )  # fmt: skip
+    )
     for name, words in (
         ("cut.parquet", "truncated"),
         ("empty.parquet", "empty"),

@@ -21,7 +21,34 @@ from bounds.invert import largest_horizon, largest_kl
 from trust_bounds.cli import app
 
 PAPER = {"T": 4096, "kl_max": 1e-4, "kl_seq": 0.01}
-NAMES = ["classical-kl", "classical-tv", "pinsker-marginal-kl", "pinsker-marginal-tv", "mixed-kl", "mixed-tv", "coupling", "adaptive", "unified", "classical-kl-small", "pinsker-marginal-kl-small", "mixed-kl-small", "coupling-small", "classical-kl-sharp", "classical-tv-sharp", "pinsker-marginal-kl-sharp", "pinsker-marginal-tv-sharp", "mixed-kl-sharp", "mixed-tv-sharp", "coupling-sharp", "adaptive-sharp", "martingale-chi2", "square-root", "cauchy-schwarz", "oracle", "unified-ours"]
+NAMES = [
+    "classical-kl",
+    "classical-tv",
+    "pinsker-marginal-kl",
+    "pinsker-marginal-tv",
+    "mixed-kl",
+    "mixed-tv",
+    "coupling",
+    "adaptive",
+    "unified",
+    "classical-kl-small",
+    "pinsker-marginal-kl-small",
+    "mixed-kl-small",
+    "coupling-small",
+    "classical-kl-sharp",
+    "classical-tv-sharp",
+    "pinsker-marginal-kl-sharp",
+    "pinsker-marginal-tv-sharp",
+    "mixed-kl-sharp",
+    "mixed-tv-sharp",
+    "coupling-sharp",
+    "adaptive-sharp",
+    "martingale-chi2",
+    "square-root",
+    "cauchy-schwarz",
+    "oracle",
+    "unified-ours",
+]
 
 
 def run(*arguments: str) -> Any:

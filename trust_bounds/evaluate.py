@@ -266,7 +266,7 @@ def parse_names(text: str | None) -> list[str] | None:
         raise InputError(f"--bounds: {error.args[0]}") from error
 
 
-def _needed(given: dict[str, float], target: float | None) -> dict[str, float]:
+def _needed(given: dict[str, Any], target: float | None) -> dict[str, Any]:
     if "T" not in given and target is None:
         raise InputError("--T (T) is missing; give the horizon in tokens, or --target to invert")
     if len(given) == ("T" in given):

@@ -284,8 +284,8 @@ class CouplingStep(NoNeeds):
     second: sp.Expr
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:
-        # flipping a context's signs, or renaming its tokens, leaves one pattern: the context's shift
-        # is positive, the first token's change is positive and the second's negative
+        # up to a context's overall sign and the names of its tokens there is one pattern: shift
+        # positive, first token's change positive, second's negative
         cells = list(product(range(2), range(2)))
         masses = [nonneg(f"P{c}") for c in range(2)]
         shifts = [nonneg(f"d{c}") for c in range(2)]

@@ -103,8 +103,13 @@ def _ratio_induction(difference: sp.Expr) -> bool:
     return any(sp.expand(following - factor * start) == 0 for factor in (1, ratio))
 
 
-def _outcomes(expression: sp.Basic, horizon: int, n: int, values: object) -> sp.Basic:
-    """``E[body]`` as ``sum_i w_i body_i / sum_i w_i``; ``values(atom, i)`` gives atoms of outcome i."""
+def _outcomes(
+    expression: sp.Basic,
+    horizon: int,
+    n: int,
+    values: Callable[[int], Mapping[sp.Basic, sp.Expr]],
+) -> sp.Basic:
+    """``E[body]`` as ``sum_i w_i body_i / sum_i w_i``; ``values(i)`` are outcome i's atoms."""
     expression = unroll(expression, horizon) if horizon else expression
     weights = [sp.Symbol(f"w{i}_m", positive=True) for i in range(n)]
 
