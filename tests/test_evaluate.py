@@ -18,7 +18,7 @@ from bounds import registry
 from bounds.errors import InputError
 from bounds.evaluate import evaluate
 from bounds.invert import largest_horizon, largest_kl
-from trust_bounds.cli import app
+from trust_bounds.cli import app, main
 
 PAPER = {"T": 4096, "kl_max": 1e-4, "kl_seq": 0.01}
 NAMES = [
@@ -207,6 +207,40 @@ def test_bad_input_is_one_line_and_exit_2(arguments: list[str], field: str) -> N
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
     assert field in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["evaluate", "--T", "many", "--kl-max", "1"], "--T"),
+        (["evaluate", "--no-such", "1"], "--no-such"),
+        (["nonsense"], "nonsense"),
+        (["audit"], "file"),
+    ],
+)
+def test_unparsable_options_are_one_line_and_exit_2(
+    arguments: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["trust-bounds", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+
+
+def test_main_passes_exit_codes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments, code in ((["evaluate", "--T", "0", "--kl-max", "1"], 2), (["--version"], 0)):
+        monkeypatch.setattr("sys.argv", ["trust-bounds", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == code
 
 
 def test_infinite_kl_leaves_the_tv_route_finite() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Annotated
 
 import typer
@@ -39,6 +40,21 @@ for _name in COMMANDS:
     importlib.import_module(f"trust_bounds.{_name}").register(app)
 
 
+#: Base class of what typer raises for a bad option (its own copy of click's, or click's).
+_UsageError = typer.BadParameter.__bases__[0]
+
+
 def main() -> None:
-    """Entry point of the ``trust-bounds`` command."""
-    app()
+    """Entry point of the ``trust-bounds`` command: bad options are one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except _UsageError as error:
+        if len(sys.argv) == 1:
+            error.show()  # type: ignore[attr-defined]
+            raise SystemExit(0) from None
+        message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+        typer.echo(f"error: {message} (see trust-bounds --help)", err=True)
+        raise SystemExit(2) from None
+    except typer.Abort:
+        raise SystemExit(130) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
