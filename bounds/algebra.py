@@ -6,6 +6,7 @@ only in an expression that is shown here to be nondecreasing in ``a``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import sympy as sp
@@ -42,11 +43,11 @@ def canonical(node: sp.Basic) -> sp.Basic:
     return node.func(*args)
 
 
-def _separate(body: sp.Basic, depends: object) -> tuple[sp.Expr, sp.Expr]:
+def _separate(body: sp.Basic, depends: Callable[[sp.Basic], bool]) -> tuple[sp.Expr, sp.Expr]:
     """``(dependent factor, constant factor)``."""
     factors = sp.Mul.make_args(body)
-    inside = [f for f in factors if depends(f)]  # type: ignore[operator]
-    outside = [f for f in factors if not depends(f)]  # type: ignore[operator]
+    inside = [f for f in factors if depends(f)]
+    outside = [f for f in factors if not depends(f)]
     return sp.Mul(*inside), sp.Mul(*outside)
 
 

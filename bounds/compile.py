@@ -57,7 +57,7 @@ def evaluate_expression(expression: sp.Expr, inputs: Inputs) -> Array:
             or :class:`Positions`.
 
     Returns:
-        float64 array of the broadcast shape. ``inf`` where the value overflows, NaN for ``0 * inf``.
+        float64 array of the broadcast shape; ``inf`` on overflow, NaN for ``0 * inf``.
 
     Raises:
         KeyError: a quantity that the expression needs is missing.
@@ -82,7 +82,7 @@ def evaluate_positions(expression: sp.Expr, inputs: Inputs) -> Positions:
 
 
 def integrand(expression: sp.Expr) -> sp.Expr:
-    """What stands under the expectation of an expression ``c E[f]``, times ``c``: one number per row."""
+    """``c f`` of an expression ``c E[f]``: one number per row."""
     coefficient, rest = expression.as_independent(Expectation)
     if not isinstance(rest, Expectation):
         raise ValueError(f"{expression} is not a multiple of one expectation")
@@ -391,7 +391,8 @@ def _as_geometric_excess(body: sp.Expr, k: sp.Symbol) -> sp.Expr | None:
     """``x`` when ``body`` is ``x ((1 + x)^k - 1)``, whose sum over k < T is ``binomial_excess``."""
     for power in body.atoms(sp.Pow):
         growth = power.base - 1
-        if power.exp == k and growth.is_nonnegative:
-            if sp.expand(body - growth * ((1 + growth) ** k - 1)) == 0:
-                return growth
+        if power.exp != k or not growth.is_nonnegative:
+            continue
+        if sp.expand(body - growth * ((1 + growth) ** k - 1)) == 0:
+            return growth
     return None

@@ -6,7 +6,7 @@ compares it with the registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import sympy as sp
@@ -60,9 +60,9 @@ def routes(atom: sp.Expr, *chains: Chain, tag: str) -> Chain:
     return Chain((*listed, step), (step.key,))
 
 
-def _distinct(steps: object) -> tuple[Step, ...]:
+def _distinct(steps: Iterable[Step]) -> tuple[Step, ...]:
     found: dict[str, Step] = {}
-    for step in steps:  # type: ignore[attr-defined]
+    for step in steps:
         found.setdefault(step.key, step)
     return tuple(found.values())
 

@@ -47,7 +47,7 @@ class Inverse:
 def largest_horizon(
     target: float = 1.0, bounds: Iterable[str] | None = None, **given: Any
 ) -> tuple[Inverse, ...]:
-    """The longest T with ``bound <= target``, other quantities held (``K_seq`` at most ``T delta``).
+    """The longest T with ``bound <= target``, the rest held (``K_seq`` at most ``T delta``).
 
     Args:
         target: in reward units.

@@ -60,7 +60,8 @@ def orders(expression: sp.Expr) -> tuple[Order | None, Order | None]:
     Returns:
         ``(small, capped)``; None where the order cannot be derived (an expectation over a log).
     """
-    return order(expression, "small"), order(expression, "capped")
+    _, body = expression.as_coeff_Mul()
+    return order(body, "small"), order(body, "capped")
 
 
 @cache

@@ -260,7 +260,7 @@ def test_what_is_not_proven_is_assumed() -> None:
     (item,) = report.steps
     assert item.result.status == "assumed"
     assert "assumed" in str(report)
-    assert "checked" not in str(report)
+    assert "   checked" not in str(report)
     assert not report.complete
     assert r"\emph{assumed}" in proof_latex(report)
 

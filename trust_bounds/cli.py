@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,7 +41,7 @@ for _name in COMMANDS:
 
 
 #: Base class of what typer raises for a bad option (its own copy of click's, or click's).
-_UsageError = typer.BadParameter.__bases__[0]
+_UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 def main() -> None:
@@ -50,9 +50,9 @@ def main() -> None:
         code = app(standalone_mode=False)
     except _UsageError as error:
         if len(sys.argv) == 1:
-            error.show()  # type: ignore[attr-defined]
+            error.show()
             raise SystemExit(0) from None
-        message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+        message = " ".join(error.format_message().split())
         typer.echo(f"error: {message} (see trust-bounds --help)", err=True)
         raise SystemExit(2) from None
     except typer.Abort:

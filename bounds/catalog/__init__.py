@@ -27,8 +27,9 @@ MODULES: Final[tuple[str, ...]] = (
 def sharpen(entry: Bound) -> Bound:
     """The range-constant version of a member of the TRM family: half of it.
 
-    Rewards in [0, 1] have range 1, so ``|E_P f - E_Q f| <= range(f) TV`` and ``|g_t(c)| <= tv_t(c)``
-    replace the factor ``2 ||f||_inf`` twice over; see the lemmas ``range-constant``.
+    Rewards in [0, 1] have range 1, so ``|E_P f - E_Q f| <= range(f) TV`` and
+    ``|g_t(c)| <= tv_t(c)`` stand in for the factor ``2 ||f||_inf`` twice over; see the lemmas
+    ``range-constant``.
     """
     return replace(
         entry,

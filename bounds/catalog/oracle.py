@@ -1,4 +1,4 @@
-"""The reward-free Oracle: the exact worst case over rewards, which no reward-free bound can beat."""
+"""The reward-free Oracle: exact worst case over rewards, which no reward-free bound can beat."""
 
 from __future__ import annotations
 

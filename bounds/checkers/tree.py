@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import sympy as sp
@@ -34,7 +34,7 @@ class TreeIdentity(NoNeeds):
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:
         if not isinstance(statement, sp.Eq):
-            raise ValueError("only identities are checked on the symbolic tree")
+            raise ValueError("only identities hold on the symbolic tree")
         for depth in range(1, self.deepest + 1):
             tree = symbolic_tree(depth)
             for index in range(1, depth + 1) if statement.has(t) else (1,):
@@ -57,7 +57,7 @@ class PathIdentity(NoNeeds):
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:
         if not isinstance(statement, sp.Eq):
-            raise ValueError("only identities are checked here")
+            raise ValueError("not an identity")
 
         def verdicts() -> Iterator[Verdict]:
             for n in range(1, self.deepest + 1):
@@ -116,7 +116,7 @@ def _outcomes(
     def expectation(node: sp.Basic) -> sp.Expr:
         total = sp.S.Zero
         for i, weight in enumerate(weights):
-            total += weight * node.args[0].xreplace(values(i))  # type: ignore[operator]
+            total += weight * node.args[0].xreplace(values(i))
         return total / sum(weights)
 
     return expression.replace(lambda node: isinstance(node, E), expectation)
