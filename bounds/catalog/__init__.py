@@ -28,8 +28,8 @@ def sharpen(entry: Bound) -> Bound:
     """The range-constant version of a member of the TRM family: half of it.
 
     Rewards in [0, 1] have range 1, so ``|E_P f - E_Q f| <= range(f) TV`` and
-    ``|g_t(c)| <= tv_t(c)`` stand in for the factor ``2 ||f||_inf`` twice over; see the lemmas
-    ``range-constant``.
+    ``|g_t(c)| <= tv_t(c)`` stand in for the factor ``2 ||f||_inf`` twice over; proven by
+    ``trust-bounds derive`` for each.
     """
     return replace(
         entry,
