@@ -262,7 +262,7 @@ def test_swapped_columns_are_noticed(tmp_path: Path) -> None:
 
 
 def test_the_shipped_log_is_what_its_provenance_says(tmp_path: Path) -> None:
-    from trust_bounds.repro import sha256_of
+    from simulations.models import sha256_of
 
     provenance = json.loads(REAL.with_suffix(".provenance.json").read_text())
     assert provenance["sha256"] == sha256_of(REAL)

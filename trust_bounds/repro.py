@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import platform
@@ -20,6 +19,7 @@ from rich.table import Table
 
 from bounds.errors import InputError
 from paper_repro.artefact import Artefact
+from simulations.models import sha256_of
 from trust_bounds import __version__
 from trust_bounds.common import console, fail
 
@@ -28,12 +28,6 @@ ARTEFACTS: Final = ("worked_example", "bound_vs_T", "real_log")
 _LIBRARIES: Final = (
     "numpy", "scipy", "sympy", "mpmath", "pandas", "pyarrow", "matplotlib", "torch", "arviz-stats",
 )  # fmt: skip
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, as hexadecimal digits."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def manifest(artefacts: list[Artefact], root: Path) -> dict[str, Any]:
