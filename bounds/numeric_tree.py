@@ -49,7 +49,7 @@ class NumericTree(Tree):
         return self._known[key]
 
     def number(self, value: sp.Rational) -> Value:
-        return _interval(Fraction(int(value.p), int(value.q)))
+        return _rational(value)
 
     def absolute(self, value: Value) -> Value:
         return abs(value)
@@ -109,6 +109,11 @@ class NumericTree(Tree):
 
 def _interval(value: Fraction) -> Value:
     return mpmath.iv.mpf(value.numerator) / value.denominator
+
+
+@cache
+def _rational(value: sp.Rational) -> Value:
+    return _interval(Fraction(int(value.p), int(value.q)))
 
 
 @cache

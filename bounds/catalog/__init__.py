@@ -27,9 +27,9 @@ MODULES: Final[tuple[str, ...]] = (
 def sharpen(entry: Bound) -> Bound:
     """The range-constant version of a member of the TRM family: half of it.
 
-    Rewards in [0, 1] have range 1, so ``|E_P f - E_Q f| <= range(f) TV`` and
-    ``|g_t(c)| <= tv_t(c)`` stand in for the factor ``2 ||f||_inf`` twice over; proven by
-    ``trust-bounds derive`` for each.
+    Rewards in [0, 1] have range 1, so ``|g_t(c)| <= tv_t(c)`` where the paper has ``2 tv_t(c)``
+    (for Adaptive, the future's term moves by at most TV rather than 2 TV); each is proven in full
+    by ``trust-bounds derive``.
     """
     return replace(
         entry,

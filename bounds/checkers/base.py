@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import product
 
 import sympy as sp
@@ -74,8 +75,19 @@ def interpret(expression: sp.Basic, values: Mapping[sp.Basic, sp.Expr]) -> sp.Ex
 
 
 def decide(statement: sp.Basic, values: Mapping[sp.Basic, sp.Expr]) -> Verdict:
+    """Prove the statement in the model; lemmas with the same model share the work."""
     lhs, rhs = (interpret(side, values) for side in statement.args)
-    return prove_eq(lhs, rhs) if isinstance(statement, sp.Eq) else prove_le(lhs, rhs)
+    return _eq(lhs, rhs) if isinstance(statement, sp.Eq) else _le(lhs, rhs)
+
+
+@cache
+def _eq(lhs: sp.Expr, rhs: sp.Expr) -> Verdict:
+    return prove_eq(lhs, rhs)
+
+
+@cache
+def _le(lhs: sp.Expr, rhs: sp.Expr) -> Verdict:
+    return prove_le(lhs, rhs)
 
 
 def decide_all(verdicts: Iterator[Verdict], scope: str) -> StepResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 import sympy as sp
@@ -18,6 +19,7 @@ from bounds.checkers.base import (
     gains,
     interpret,
     nonneg,
+    real,
     zero_sum,
 )
 from bounds.proof import Context, StepResult
@@ -152,9 +154,15 @@ class BernoulliPinsker(NoNeeds):
                 kl: p * sp.log(p / q) + (1 - p) * sp.log((1 - p) / (1 - q)),
             }
         )
-        unit = (sp.S.Zero, sp.S.One)
-        verdict = prove_by_derivative(squared, q, p, {p: unit, q: unit})
+        verdict = _by_derivative(squared, q, p)
         return from_verdict(verdict, "all p >= q in (0, 1): squares compared, derivative in q")
+
+
+@cache
+def _by_derivative(expression: sp.Expr, moving: sp.Symbol, at: sp.Symbol) -> Verdict:
+    """Derivative certificate on the open unit square."""
+    unit = (sp.S.Zero, sp.S.One)
+    return prove_by_derivative(expression, moving, at, {at: unit, moving: unit})
 
 
 @dataclass(frozen=True)
@@ -166,7 +174,7 @@ class LogSum(NoNeeds):
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:
         a, b, c, d = (sp.Symbol(f"{name}_m", positive=True) for name in "abcd")
-        rest = nonneg("rest")
+        rest = real("rest")
         values = {
             self.fine: a * sp.log(a / b) + c * sp.log(c / d) + rest,
             self.coarse: (a + c) * sp.log((a + c) / (b + d)) + rest,
