@@ -24,7 +24,7 @@ import numpy as np
 import sympy as sp
 
 from bounds import quantities as q
-from bounds.quantities import BY_SYMBOL, Expectation
+from bounds.quantities import BY_CONSTANT, BY_SYMBOL, Expectation, constant
 from bounds.special import Array, binomial_excess, sum_of_least_power
 
 #: Positions evaluated at once by the fallback for sums that have no closed form here.
@@ -91,16 +91,8 @@ def integrand(expression: sp.Expr) -> sp.Expr:
 
 def _with_constants(expression: sp.Expr) -> sp.Expr:
     return expression.xreplace(
-        {
-            indexed: sp.Symbol(f"const_{indexed.base.label.name}", nonnegative=True)
-            for indexed in expression.atoms(sp.Indexed)
-        }
+        {indexed: constant(indexed.base) for indexed in expression.atoms(sp.Indexed)}
     )
-
-
-_CONSTANT = {
-    f"const_{q_.symbol.label.name}": q_.name for q_ in BY_SYMBOL.values() if q_.per_position
-}
 
 
 @dataclass(frozen=True)
@@ -218,9 +210,7 @@ class _Evaluator:
         if isinstance(e, sp.Symbol):
             if along is not None and e == along:
                 return axis
-            if e.name in _CONSTANT:
-                return self.scalar(_CONSTANT[e.name], along)
-            return self.scalar(BY_SYMBOL[e].name, along)
+            return self.scalar((BY_CONSTANT.get(e) or BY_SYMBOL[e]).name, along)
         if isinstance(e, sp.Indexed):
             given = self.inputs[BY_SYMBOL[e.base.label].name]
             assert isinstance(given, Positions)

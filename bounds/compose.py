@@ -14,9 +14,9 @@ import sympy as sp
 
 from bounds import registry
 from bounds.evaluate import Status
-from bounds.quantities import QUANTITIES
+from bounds.quantities import QUANTITIES, constant
 from bounds.registry import Bound
-from bounds.rules import RULES, Rule
+from bounds.rules import Rule, schedule
 
 
 def composed_expression(bound: Bound, given: Iterable[str]) -> sp.Expr | None:
@@ -65,21 +65,8 @@ def derivable(given: frozenset[str]) -> Mapping[str, tuple[sp.Expr, Status]]:
     known: dict[str, tuple[sp.Expr, Status]] = {
         name: (_symbol(name), "given") for name in QUANTITIES if name in given
     }
-    for kind in ("derived", "approximation"):
-        for target in dict.fromkeys(rule.target for rule in RULES):
-            if target in known:
-                continue
-            usable = [
-                rule
-                for rule in RULES
-                if rule.target == target
-                and all(source in known for source in rule.sources)
-                and (rule.kind == kind or kind == "approximation")
-            ]
-            if kind == "approximation":
-                usable = usable[:1]
-            if usable:
-                known[target] = _apply(usable, known)
+    for target, rules in schedule(given):
+        known[target] = _apply(rules, known)
     return known
 
 
@@ -98,9 +85,7 @@ def _apply(
 
 def _symbol(name: str) -> sp.Symbol:
     symbol = QUANTITIES[name].symbol
-    if isinstance(symbol, sp.IndexedBase):
-        return sp.Symbol(f"const_{symbol.label.name}", nonnegative=True)
-    return symbol
+    return constant(symbol) if isinstance(symbol, sp.IndexedBase) else symbol
 
 
 def substitute(expression: sp.Expr, values: Mapping[str, sp.Expr]) -> sp.Expr:

@@ -20,7 +20,7 @@ from bounds.compile import Positions, evaluate_expression, evaluate_positions
 from bounds.errors import InputError
 from bounds.quantities import QUANTITIES
 from bounds.registry import Bound
-from bounds.rules import RULES, Rule
+from bounds.rules import Rule, schedule
 from bounds.special import Array
 from bounds.validate import check
 
@@ -255,24 +255,10 @@ def resolve(given: Mapping[str, Any], *, validate: bool = True) -> Resolved:
     if validate:
         check(values)
     provenance: dict[str, Provenance] = {name: Provenance("given") for name in values}
-    for kind in ("derived", "approximation"):
-        for target in dict.fromkeys(rule.target for rule in RULES):
-            if target in values:
-                continue
-            usable = [
-                rule
-                for rule in RULES
-                if rule.target == target
-                and all(source in values for source in rule.sources)
-                and (rule.kind == kind or kind == "approximation")
-            ]
-            if kind == "approximation":
-                usable = usable[:1]
-            candidates = [_apply(rule, values) for rule in usable]
-            if candidates:
-                values[target] = reduce(_least, candidates)
-                binding = _binding(usable, candidates)
-                provenance[target] = _provenance_of(binding, provenance)
+    for target, rules in schedule(values):
+        candidates = [_apply(rule, values) for rule in rules]
+        values[target] = reduce(_least, candidates)
+        provenance[target] = _provenance_of(_binding(rules, candidates), provenance)
     return Resolved(values, provenance)
 
 

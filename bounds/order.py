@@ -19,13 +19,15 @@ from typing import Literal
 
 import sympy as sp
 
-from bounds.quantities import BY_SYMBOL, Expectation, T
+from bounds.quantities import BY_CONSTANT, BY_SYMBOL, Expectation, T
 
 Regime = Literal["small", "capped"]
 
 _LAMBDA = sp.Symbol("lambda", positive=True)
 _N = sp.Symbol("n", positive=True)
-_KINDS: dict[str, str] = {str(symbol): quantity.kind for symbol, quantity in BY_SYMBOL.items()}
+_KINDS: dict[str, str] = {
+    str(symbol): quantity.kind for symbol, quantity in (BY_SYMBOL | BY_CONSTANT).items()
+}
 _SCALE: dict[str | None, int] = {"kl": 2, "chi2": 2, "tv": 1}
 #: Largest power of lambda looked for when lower orders cancel.
 _TAYLOR = 8
@@ -60,6 +62,7 @@ def orders(expression: sp.Expr) -> tuple[Order | None, Order | None]:
     Returns:
         ``(small, capped)``; None where the order cannot be derived (an expectation over a log).
     """
+    # a number in front does not change the order; without it halves share a derivation
     _, body = expression.as_coeff_Mul()
     return order(body, "small"), order(body, "capped")
 
@@ -103,8 +106,8 @@ def _positive(expression: sp.Expr) -> sp.Expr:
 
 
 def _kind(symbol: sp.Symbol) -> str | None:
-    """Kind of a quantity's symbol; ``const_D_t`` is ``D_t`` at every position."""
-    return _KINDS.get(symbol.name.removeprefix("const_"))
+    """Kind of the quantity that a symbol of this name stands for."""
+    return _KINDS.get(symbol.name)
 
 
 def _scaled(expression: sp.Expr) -> sp.Expr:

@@ -189,7 +189,17 @@ _ALL: tuple[Quantity, ...] = (
     ),
 )
 
+
+def constant(base: sp.IndexedBase) -> sp.Symbol:
+    """The scalar that stands for a per-position symbol when it is the same at every position."""
+    return sp.Symbol(f"const_{base.label.name}", nonnegative=True)
+
+
 QUANTITIES: Final[dict[str, Quantity]] = {q.name: q for q in _ALL}
 BY_SYMBOL: Final[dict[sp.Basic, Quantity]] = {
     (q.symbol.label if isinstance(q.symbol, sp.IndexedBase) else q.symbol): q for q in _ALL
+}
+#: Constant of a per-position quantity -> that quantity.
+BY_CONSTANT: Final[dict[sp.Symbol, Quantity]] = {
+    constant(q.symbol): q for q in _ALL if q.per_position
 }

@@ -7,6 +7,7 @@ small-divergence expansions; what they feed is never called a bound.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -73,3 +74,32 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("chi2_max_t", ("kl_max_t",), 2 * q.delta_t[q.t], "x = 2 delta", kind="approximation"),
     Rule("chi2_mean_t", ("kl_mean_t",), 2 * q.KL_t[q.t], "X_t = 2 KLbar_t", kind="approximation"),
 )
+
+
+def schedule(given: Iterable[str]) -> Iterator[tuple[str, list[Rule]]]:
+    """Which rules supply each quantity that is not given, in an order that can be followed.
+
+    Theorems first, every one that applies; an approximation (or a theorem about an approximated
+    source), the first that applies, only for what no theorem supplies.
+
+    Args:
+        given: names of the given quantities.
+
+    Yields:
+        ``(target, rules)``; the sources of ``rules`` are given or were yielded before.
+    """
+    known = set(given)
+    for kind in ("derived", "approximation"):
+        for target in dict.fromkeys(rule.target for rule in RULES):
+            if target in known:
+                continue
+            usable = [
+                rule
+                for rule in RULES
+                if rule.target == target
+                and known.issuperset(rule.sources)
+                and (rule.kind == kind or kind == "approximation")
+            ]
+            if usable:
+                known.add(target)
+                yield target, usable[:1] if kind == "approximation" else usable

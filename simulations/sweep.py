@@ -280,8 +280,6 @@ def derived_orders(entries: Iterable[Bound], given: Iterable[str]) -> dict[str, 
     for entry in entries:
         expression = composed_expression(entry, given)
         if expression is not None:
-            # a number in front does not change the order; without it halves share a derivation
-            _, expression = expression.as_coeff_Mul()
             small, capped = (str(order or "") for order in orders(expression))
             found[entry.name] = (small, capped)
     return found

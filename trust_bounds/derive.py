@@ -41,11 +41,6 @@ def verify(bound: Bound) -> ProofReport:
     return bound.proof(bound).verify()
 
 
-def derive_text(name: str) -> RenderableType:
-    """The proof of the bound called ``name`` as numbered steps."""
-    return _render(verify(registry.get(name)))
-
-
 def summary(report: ProofReport) -> str:
     """``12 checked, 0 assumed, 0 refuted``."""
     return ", ".join(f"{report.count(s)} {s}" for s in ("checked", "assumed", "refuted"))
