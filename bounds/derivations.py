@@ -223,7 +223,7 @@ def oracle(bound: Bound) -> Proof:
         chain(
             tree.ERROR_BY_RATIOS,
             tree.TELESCOPE_PAST,
-            tv.attained_reward(w),
+            tv.worst_reward(w, attained=True),
             tree.LOG_RATIO,
             premises=(tree.zero_mean(w),),
         ),

@@ -14,13 +14,24 @@ import numpy as np
 
 from bounds import registry
 from bounds.errors import InputError
-from bounds.evaluate import Evaluation, Status, evaluate
+from bounds.evaluate import Evaluation, Status, evaluate, resolve
 from bounds.quantities import QUANTITIES
+from bounds.validate import LIMITS
 
 #: Largest horizon searched, in tokens.
 LONGEST = 10**9
 #: Range of token KL searched, nats.
 KL_RANGE = (1e-30, 1e3)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is varied, between which ends, and how an interval is halved."""
+
+    variable: Literal["T", "kl_max"]
+    lowest: float
+    highest: float
+    middle: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -57,15 +68,7 @@ def largest_horizon(
     Raises:
         InputError: bad input, or per-position arrays (their length fixes T).
     """
-    fixed = _scalars(given, target)
-    fixed.pop("T", None)
-
-    def at(points: np.ndarray) -> Evaluation:
-        return evaluate(names, validate=False, T=points, **_consistent(fixed, T=points))
-
-    names = list(bounds) if bounds is not None else list(registry.names())
-    evaluate(names, T=float(LONGEST), **fixed)
-    return _search("T", names, at, target, 0.0, float(LONGEST), _middle_whole)
+    return _search(Search("T", 1.0, float(LONGEST), _middle_whole), target, bounds, given)
 
 
 def largest_kl(
@@ -81,17 +84,9 @@ def largest_kl(
     Raises:
         InputError: bad input, no ``T``, or per-position arrays.
     """
-    fixed = _scalars(given, target)
-    fixed.pop("kl_max", None)
-    if "T" not in fixed:
+    if given.get("T") is None:
         raise InputError("--T (T) is missing; the largest KL depends on the horizon")
-
-    def at(points: np.ndarray) -> Evaluation:
-        return evaluate(names, validate=False, kl_max=points, **_consistent(fixed, kl_max=points))
-
-    names = list(bounds) if bounds is not None else list(registry.names())
-    evaluate(names, kl_max=KL_RANGE[1], **fixed)
-    return _search("kl_max", names, at, target, KL_RANGE[0], KL_RANGE[1], _middle_log)
+    return _search(Search("kl_max", *KL_RANGE, _middle_log), target, bounds, given)
 
 
 def _scalars(given: Mapping[str, Any], target: float) -> dict[str, Any]:
@@ -111,15 +106,12 @@ def _scalars(given: Mapping[str, Any], target: float) -> dict[str, Any]:
     return fixed
 
 
-def _consistent(fixed: dict[str, Any], **moving: np.ndarray) -> dict[str, Any]:
-    """``fixed`` with whole-trajectory KL and TV kept within what the chain rule allows."""
-    values: dict[str, Any] = dict(fixed)
-    horizon = moving.get("T", fixed.get("T"))
-    kl = moving.get("kl_max", fixed.get("kl_max"))
-    if "kl_seq" in values and kl is not None and horizon is not None:
-        values["kl_seq"] = np.minimum(values["kl_seq"], horizon * kl)
-    if "tv_seq" in values and "tv_max" in values and horizon is not None:
-        values["tv_seq"] = np.minimum(values["tv_seq"], horizon * values["tv_max"])
+def _consistent(values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` with whole-trajectory KL and TV kept within what the chain rule allows."""
+    for limit in LIMITS:
+        if limit.per_token and {limit.low, limit.high, "T"} <= values.keys():
+            most = values["T"] * values[limit.high]
+            values[limit.low] = np.minimum(values[limit.low], most)
     return values
 
 
@@ -132,15 +124,18 @@ def _middle_log(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def _search(
-    variable: Literal["T", "kl_max"],
-    names: list[str],
-    at: Callable[[np.ndarray], Evaluation],
-    target: float,
-    lowest: float,
-    highest: float,
-    middle: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    search: Search, target: float, bounds: Iterable[str] | None, given: Mapping[str, Any]
 ) -> tuple[Inverse, ...]:
+    """Bisect for all bounds at once: element ``i`` of the moving quantity is bound ``i``'s."""
+    fixed = _scalars(given, target)
+    fixed.pop(search.variable, None)
+    resolve({search.variable: search.highest, **fixed})
+    names = list(bounds) if bounds is not None else list(registry.names())
     count = len(names)
+
+    def at(points: np.ndarray) -> Evaluation:
+        moving = _consistent({search.variable: points, **fixed})
+        return evaluate(names, validate=False, **moving)
 
     def within(points: np.ndarray) -> np.ndarray:
         result = np.zeros(count, dtype=bool)
@@ -149,29 +144,22 @@ def _search(
                 result[i] = np.broadcast_to(np.asarray(entry.value), (count,))[i] <= target
         return result
 
-    everywhere = within(np.full(count, highest))
-    nowhere = ~within(np.full(count, max(lowest, 1.0) if variable == "T" else lowest))
-    low, high = np.full(count, lowest), np.full(count, highest)
+    low, high = np.full(count, search.lowest), np.full(count, search.highest)
+    value = np.where(within(high), np.inf, np.where(within(low), np.nan, 0.0))
     for _ in range(200):
-        centre = middle(low, high)
+        centre = search.middle(low, high)
         if np.all((centre <= low) | (centre >= high)):
             break
-        inside = within(np.maximum(centre, 1.0) if variable == "T" else centre)
+        inside = within(centre)
         low, high = np.where(inside, centre, low), np.where(inside, high, centre)
-    final = at(np.full(count, highest)).bounds
+    value = np.where(np.isnan(value), low, value)
     return tuple(
         Inverse(
             name,
-            variable,
-            None
-            if entry.value is None
-            else float("inf")
-            if everywhere[i]
-            else 0.0
-            if nowhere[i]
-            else float(low[i]),
+            search.variable,
+            None if entry.value is None else float(value[i]),
             target,
             entry.status,
         )
-        for i, (name, entry) in enumerate(zip(names, final, strict=True))
+        for i, (name, entry) in enumerate(zip(names, at(high), strict=True))
     )

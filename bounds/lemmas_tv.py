@@ -102,39 +102,25 @@ WHOLE_REWARD = Step(
 )
 
 
-def worst_reward(body: sp.Expr) -> Step:
-    """``|E[R body]| <= E|body|/2`` when ``E body = 0``."""
-    return Step(
-        "worst reward",
-        "worst reward",
-        "The mean is zero, so the worst reward is the indicator of the positive part: half the "
-        "mean absolute value.",
-        le(sp.Abs(E(R * body)), E(sp.Abs(body)) / 2),
-        Vertices(
-            E(R * body),
-            sp.S.Zero,
-            sp.S.One,
-            ((E(sp.Abs(body)), sp.S.One),),
-            zero_mean=("zero mean", body),
-        ),
-    )
-
-
-def attained_reward(body: sp.Expr) -> Step:
-    """``sup_R |E[R body]| = E|body|/2`` when ``E body = 0``."""
-    supremum = SupR(sp.Abs(E(R * body)))
+def worst_reward(body: sp.Expr, attained: bool = False) -> Step:
+    """``|E[R body]| <= E|body|/2`` when ``E body = 0``; attained, the supremum over R equals it."""
+    error, half = sp.Abs(E(R * body)), E(sp.Abs(body)) / 2
+    supremum = SupR(error)
     return Step(
         "worst reward",
         "worst reward",
         "The mean is zero, so the worst reward is the indicator of the positive part, and it "
-        "attains half the mean absolute value.",
-        eq(supremum, E(sp.Abs(body)) / 2),
+        "attains half the mean absolute value."
+        if attained
+        else "The mean is zero, so the worst reward is the indicator of the positive part: half "
+        "the mean absolute value.",
+        eq(supremum, half) if attained else le(error, half),
         Vertices(
             E(R * body),
             sp.S.Zero,
             sp.S.One,
             ((E(sp.Abs(body)), sp.S.One),),
-            supremum=supremum,
+            supremum=supremum if attained else None,
             zero_mean=("zero mean", body),
         ),
     )

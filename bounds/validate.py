@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import array_api_compat
 
@@ -13,6 +14,23 @@ from bounds.quantities import QUANTITIES, Quantity
 
 #: Relative slack for consistency checks between given numbers, to allow their rounding.
 SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``low <= high`` (``T * high`` when ``per_token``), which every policy pair satisfies."""
+
+    low: str
+    high: str
+    per_token: bool
+    why: str
+
+
+LIMITS: Final = (
+    Limit("kl_seq", "kl_max", True, "chain rule"),
+    Limit("tv_seq", "tv_max", True, "coupling"),
+    Limit("chi2_mean", "chi2_max", False, "a mean is at most the maximum"),
+)
 
 
 def _label(quantity: Quantity) -> str:
@@ -97,25 +115,15 @@ def _check_lengths(given: Mapping[str, Any]) -> None:
 
 
 def _check_consistency(given: Mapping[str, Any]) -> None:
-    def exceeds(low: str, high: str, times_horizon: bool = False) -> bool:
-        if low not in given or high not in given or (times_horizon and "T" not in given):
-            return False
-        limit = given[high] * given["T"] if times_horizon else given[high]
-        xp = array_api_compat.array_namespace(limit)
-        return bool(xp.any(given[low] > limit * (1 + SLACK)))
-
-    if exceeds("kl_seq", "kl_max", times_horizon=True):
-        raise InputError(
-            "--kl-seq (kl_seq) exceeds T * kl_max, which no policy pair can do (chain rule); "
-            "lower --kl-seq or raise --kl-max"
-        )
-    if exceeds("tv_seq", "tv_max", times_horizon=True):
-        raise InputError(
-            "--tv-seq (tv_seq) exceeds T * tv_max, which no policy pair can do (coupling); "
-            "lower --tv-seq or raise --tv-max"
-        )
-    if exceeds("chi2_mean", "chi2_max"):
-        raise InputError(
-            "--chi2-mean (chi2_mean) exceeds chi2_max: a mean is at most the maximum; "
-            "lower --chi2-mean or raise --chi2-max"
-        )
+    for limit in LIMITS:
+        low, high = limit.low, limit.high
+        if low not in given or high not in given or (limit.per_token and "T" not in given):
+            continue
+        most = given[high] * given["T"] if limit.per_token else given[high]
+        xp = array_api_compat.array_namespace(most)
+        if bool(xp.any(given[low] > most * (1 + SLACK))):
+            times = "T * " if limit.per_token else ""
+            raise InputError(
+                f"{_label(QUANTITIES[low])} exceeds {times}{high}, which no policy pair can do "
+                f"({limit.why}); lower {QUANTITIES[low].option} or raise {QUANTITIES[high].option}"
+            )

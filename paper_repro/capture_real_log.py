@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from bounds.errors import InputError
 from simulations.divergence_rows import COLUMNS, divergence_rows
+from simulations.files import atomic_path
 from simulations.models import (
     LICENCE,
     MODEL_NAME,
@@ -259,9 +260,9 @@ def capture(arguments: argparse.Namespace) -> None:
         "trust_bounds.units": "nats",
         "trust_bounds.kl_direction": KL_DIRECTION,
     }
-    temporary = out.with_name(f".tmp-{out.name}")
-    pq.write_table(table_of(records, metadata), temporary, compression="zstd", compression_level=19)
-    temporary.replace(out)
+    table = table_of(records, metadata)
+    with atomic_path(out) as temporary:
+        pq.write_table(table, temporary, compression="zstd", compression_level=19)
     provenance(arguments, metadata, engine, weights, out)
     shutil.rmtree(work)
     if not any(root.iterdir()):
@@ -315,10 +316,8 @@ def provenance(
         "machine": f"{cpu_model()} ({platform.machine()}), {os.cpu_count()} cores",
         "sha256": sha256_of(out),
     }
-    path = out.with_suffix(".provenance.json")
-    temporary = path.with_name(f".tmp-{path.name}")
-    temporary.write_text(json.dumps(document, indent=2) + "\n")
-    temporary.replace(path)
+    with atomic_path(out.with_suffix(".provenance.json")) as temporary:
+        temporary.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:

@@ -17,16 +17,9 @@ def run(out: Path) -> Artefact:
     result = audit(LOG, seed=0)
     csv, png = out / "real_log.csv", out / "real_log.png"
     result.to_pandas().to_csv(csv, index=False)
-    figure = audit_figure(
-        result.curves,
-        result.to_pandas(),
-        (result.oracle.value, result.oracle.low, result.oracle.high),
-        f"SmolLM2-135M, vLLM bf16 vs HF fp32: {result.sequences} sequences × "
-        f"{result.longest} tokens",
-        result.confidence,
-        result.exact_rows,
-    )
-    figure.savefig(png, dpi=200)
+    size = f"{result.sequences} sequences × {result.longest} tokens"
+    title = f"SmolLM2-135M, vLLM bf16 vs HF fp32: {size}"
+    audit_figure(title=title, **result.figure_arguments()).savefig(png, dpi=200)
     return Artefact(
         "real_log",
         "Bounds at the divergences of a real log (estimates)",

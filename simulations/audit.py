@@ -134,6 +134,16 @@ class Audit:
         frame["vacuous"] = [entry.vacuous for entry in self.bounds]
         return frame
 
+    def figure_arguments(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`figures.audit.audit_figure`, all but the title."""
+        return {
+            "curves": self.curves,
+            "bounds": self.to_pandas(),
+            "oracle": (self.oracle.value, self.oracle.low, self.oracle.high),
+            "confidence": self.confidence,
+            "exact_rows": self.exact_rows,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready mapping; not-a-number and infinity become null."""
 
@@ -209,9 +219,10 @@ def audit(
         count, np.full(count, 1 / count), size=n_boot
     ) / float(count)
     oracle_boot = weights @ worst
-    given = _inputs(tokenwise, exact)
-    point = evaluate(**given)
-    boot = _bootstrap_bounds(tokenwise, given, weights)
+    means = _named("mean_t", {name: v.mean(axis=0) for name, v in tokenwise.items()})
+    maxima = _named("max_t", {name: v.max(axis=0) for name, v in tokenwise.items() if exact})
+    point = evaluate(**maxima, **means)
+    boot = _bootstrap_bounds(tokenwise, maxima, weights)
     tails = ((1 - confidence) / 2, (1 + confidence) / 2)
     oracle_value = float(worst.mean())
     low, high = _interval(oracle_boot, tails)
@@ -246,24 +257,25 @@ def _token_divergences(log: RolloutLog, exact: bool) -> dict[str, FloatArray]:
         return {name: log.columns[name] for name in ("kl", "tv", "chi2")}
     ratio = log.log_ratio
     excess = np.expm1(ratio)
+    return {"kl": _k3(ratio), "tv": np.abs(excess) / 2, "chi2": excess**2}
+
+
+def _k3(log_ratio: FloatArray) -> FloatArray:
+    """``rho - 1 - log rho`` of every token; infinite where theta has no mass."""
     with np.errstate(invalid="ignore"):
-        k3 = np.where(np.isneginf(ratio), np.inf, excess - ratio)
-    return {"kl": k3, "tv": np.abs(excess) / 2, "chi2": excess**2}
+        return np.where(np.isneginf(log_ratio), np.inf, np.expm1(log_ratio) - log_ratio)
 
 
-def _inputs(tokenwise: Mapping[str, FloatArray], exact: bool) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    for name, values in tokenwise.items():
-        mean = values.mean(axis=0)
-        given[f"{name}_mean_t"] = np.minimum(mean, 1.0) if name == "tv" else mean
-        if exact:
-            top = values.max(axis=0)
-            given[f"{name}_max_t"] = np.minimum(top, 1.0) if name == "tv" else top
-    return given
+def _named(suffix: str, values: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Quantities ``kl_<suffix>``, ``tv_<suffix>``, ``chi2_<suffix>``; total variation at most 1."""
+    return {
+        f"{name}_{suffix}": np.minimum(value, 1.0) if name == "tv" else value
+        for name, value in values.items()
+    }
 
 
 def _bootstrap_bounds(
-    tokenwise: Mapping[str, FloatArray], given: Mapping[str, Any], weights: FloatArray
+    tokenwise: Mapping[str, FloatArray], maxima: Mapping[str, Any], weights: FloatArray
 ) -> dict[str, FloatArray]:
     """Bound name -> values ``[n_boot]``.
 
@@ -272,11 +284,8 @@ def _bootstrap_bounds(
     """
     collected: dict[str, list[FloatArray]] = {}
     for part in _chunks(weights, tokenwise["kl"].shape[1]):
-        resampled = dict(given)
-        for name, values in tokenwise.items():
-            mean = _weighted(part, values)
-            resampled[f"{name}_mean_t"] = np.minimum(mean, 1.0) if name == "tv" else mean
-        for entry in evaluate(validate=False, **resampled):
+        means = _named("mean_t", {name: _weighted(part, v) for name, v in tokenwise.items()})
+        for entry in evaluate(validate=False, **maxima, **means):
             if entry.value is not None:
                 value = np.broadcast_to(np.asarray(entry.value), len(part))
                 collected.setdefault(entry.name, []).append(value)
@@ -364,8 +373,6 @@ def _quantities(
 ) -> tuple[Estimate, ...]:
     tokens = log.mask.sum(axis=1).astype(float)
     ratio = log.log_ratio
-    with np.errstate(invalid="ignore"):
-        k3 = np.where(np.isneginf(ratio), np.inf, np.expm1(ratio) - ratio)
 
     def token_mean(name: str, values: FloatArray, unit: str, note: str = "") -> Estimate:
         totals = values.sum(axis=1)
@@ -388,7 +395,9 @@ def _quantities(
         token_mean("chi2_mean", tokenwise["chi2"], "", f"chi2(theta || roll) a token, {how}"),
         token_mean("k1", -ratio, "nats", "mean of -log rho; unbiased for KL(roll || theta)"),
         token_mean("k2", ratio**2 / 2, "nats", "mean of (log rho)^2/2"),
-        token_mean("k3", k3, "nats", "mean of rho - 1 - log rho; unbiased for KL(roll || theta)"),
+        token_mean(
+            "k3", _k3(ratio), "nats", "mean of rho - 1 - log rho; unbiased for KL(roll || theta)"
+        ),
         token_mean("abs_log_ratio", np.abs(ratio), "nats", "mean |log rho| of sampled tokens"),
     ]
     if exact:

@@ -75,25 +75,6 @@ def divergence_rows(
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def log_prob_at(rows: Any, token_ids: Any) -> np.ndarray:
-    """Log-prob of one token a position.
-
-    Args:
-        rows: ``[t, V]`` logits or log-probs, any float dtype.
-        token_ids: integers ``[t]``.
-
-    Returns:
-        float64 ``[t]``, nats.
-    """
-    picked: np.ndarray = np.asarray(rows)[np.arange(len(token_ids)), np.asarray(token_ids)]
-    out = [
-        picked[i : i + _CHUNK]
-        - _log_mass(np.asarray(rows)[i : i + _CHUNK].astype(np.float64))[:, 0]
-        for i in range(0, len(picked), _CHUNK)
-    ]
-    return np.concatenate(out)
-
-
 def _chunk(rollout: np.ndarray, train: np.ndarray, start: int, logits: bool) -> dict[str, Any]:
     zp, zq = _checked(rollout, "rollout", start), _checked(train, "train", start)
     in_p, in_q = zp > -np.inf, zq > -np.inf

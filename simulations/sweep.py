@@ -8,8 +8,6 @@ evaluation, so that memory does not grow with the grid.
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,7 +25,8 @@ from bounds.errors import InputError
 from bounds.evaluate import REWARD_RANGE, evaluate_resolved, resolve
 from bounds.quantities import QUANTITIES
 from bounds.registry import Bound
-from bounds.validate import SLACK, check
+from bounds.validate import LIMITS, SLACK, Limit, check
+from simulations.files import atomic_path
 from simulations.grid import MAX_POINTS
 from simulations.slopes import SlopeFit
 from simulations.tables import TableFile, table_kind
@@ -40,13 +39,6 @@ BLOCK: Final = 250_000
 _DISTINCT: Final = 50_000
 #: Quantities that can be swept: the scalars.
 SWEPT: Final = tuple(name for name, entry in QUANTITIES.items() if not entry.per_position)
-
-#: Pairs ``low <= high`` (times T when the third entry holds) that every policy pair satisfies.
-_LIMITS: Final = (
-    ("kl_seq", "kl_max", True, "chain rule"),
-    ("tv_seq", "tv_max", True, "coupling"),
-    ("chi2_mean", "chi2_max", False, "a mean is at most the maximum"),
-)
 
 
 @dataclass(frozen=True)
@@ -242,19 +234,19 @@ def _axes(grid: Mapping[str, npt.ArrayLike]) -> dict[str, FloatArray]:
 
 def _check_points(horizons: FloatArray, others: Mapping[str, FloatArray]) -> None:
     """Raise at the first point (T fastest) whose quantities contradict each other."""
-    first: tuple[int, int] | None = None
-    for low, high, per_token, why in _LIMITS:
-        if low not in others or high not in others:
+    first: tuple[int, Limit] | None = None
+    for limit in LIMITS:
+        if limit.low not in others or limit.high not in others:
             continue
         # the least horizon is the strictest one, and horizons increase
-        limit = others[high] * (horizons[0] if per_token else 1.0) * (1 + SLACK)
-        rows = np.flatnonzero(others[low] > limit)
+        most = others[limit.high] * (horizons[0] if limit.per_token else 1.0) * (1 + SLACK)
+        rows = np.flatnonzero(others[limit.low] > most)
         if rows.size and (first is None or rows[0] < first[0]):
-            first = (int(rows[0]), _LIMITS.index((low, high, per_token, why)))
+            first = (int(rows[0]), limit)
     if first is None:
         return
-    row, index = first
-    low, high, per_token, why = _LIMITS[index]
+    row, limit = first
+    low, high, per_token, why = limit.low, limit.high, limit.per_token, limit.why
     point = [f"T={horizons[0]:.15g}", *(f"{n}={v[row]:g}" for n, v in others.items())]
     bound = f"T * {high}" if per_token else high
     least = float(others[high][row] * (horizons[0] if per_token else 1.0))
@@ -353,24 +345,14 @@ def write_sweep(
         progress: called with the number of grid points done after each block.
 
     Raises:
-        InputError: unknown suffix.
+        InputError: unknown suffix, or the folder does not exist or cannot be written.
         OSError: the file cannot be written; nothing is left behind.
     """
     if path is None:
         return _stream(plan, None, "", progress)
     kind = table_kind(path) if kind is None else kind
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    partial = Path(name)
-    try:
-        result = _stream(plan, partial, kind, progress)
-        umask = os.umask(0)
-        os.umask(umask)
-        partial.chmod(0o666 & ~umask)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return result
+    with atomic_path(path) as partial:
+        return _stream(plan, partial, kind, progress)
 
 
 def _stream(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from bounds.errors import InputError
-from figures.audit import audit_figure
-from simulations.audit import Audit, Estimate, audit
-from trust_bounds.common import atomic_path, console, fail
+from simulations.files import atomic_path
+from trust_bounds.common import console, fail, figure_format
 from trust_bounds.evaluate import parse_names
+
+if TYPE_CHECKING:
+    from simulations.audit import Audit, Estimate
 
 
 def _range(low: float, high: float) -> str:
@@ -87,29 +89,17 @@ def _oracle_line(oracle: Estimate, result: Audit) -> str:
     )
 
 
-def make_figure(result: Audit, path: Path) -> None:
-    """Draw ``result`` to ``path`` (png, pdf or svg).
+def _draw(result: Audit, path: Path, kind: str) -> None:
+    from figures.audit import audit_figure
 
-    Raises:
-        InputError: another suffix.
-    """
-    if path.suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(f"--figure {path} must end in .png, .pdf or .svg")
     engines = " vs ".join(
         result.metadata[key].split(" (")[0]
         for key in ("trust_bounds.rollout", "trust_bounds.train")
         if key in result.metadata
     )
-    figure = audit_figure(
-        result.curves,
-        result.to_pandas(),
-        (result.oracle.value, result.oracle.low, result.oracle.high),
-        f"{engines or result.log}: {result.sequences} sequences × {result.longest} tokens",
-        result.confidence,
-        result.exact_rows,
-    )
+    title = f"{engines or result.log}: {result.sequences} sequences × {result.longest} tokens"
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:])
+        audit_figure(title=title, **result.figure_arguments()).savefig(temporary, format=kind)
 
 
 def register(app: typer.Typer) -> None:
@@ -126,13 +116,16 @@ def register(app: typer.Typer) -> None:
         bounds: Annotated[str | None, typer.Option(help="Only these, comma-separated.")] = None,
     ) -> None:
         """Measure a rollout log's divergences and every bound at them, with intervals."""
+        from simulations.audit import audit
+
         try:
             names = parse_names(bounds)
             if seed < 0:
                 raise InputError(f"--seed is {seed}; give a whole number >= 0")
+            kind = figure_format(figure) if figure is not None else ""
             result = audit(file, seed=seed, n_boot=bootstrap, confidence=confidence)
             if figure is not None:
-                make_figure(result, figure)
+                _draw(result, figure, kind)
         except InputError as error:
             fail(error)
         if as_json:

@@ -1,12 +1,8 @@
-"""What all commands share: the console, the one-line error, atomic output."""
+"""What all commands share: the console, the one-line error, figure formats."""
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +13,8 @@ from bounds.errors import InputError
 
 #: Wide enough for the tables when standard output is not a terminal.
 _PIPE_WIDTH = 150
+#: Figure formats by suffix.
+FIGURES = (".png", ".pdf", ".svg")
 
 
 def make_console() -> Console:
@@ -42,36 +40,16 @@ def fail(message: object) -> NoReturn:
     raise typer.Exit(2)
 
 
-@contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place on success and vanishes on failure.
+def figure_format(path: Path) -> str:
+    """The figure format (png, pdf, svg) that the suffix of ``path`` names.
 
     Raises:
-        InputError: the folder does not exist or cannot be written.
+        InputError: another suffix.
     """
-    path = Path(path)
-    folder = path.parent
-    if not folder.is_dir():
-        raise InputError(f"folder {folder} does not exist; create it or choose another path")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give a file name")
-    try:
-        handle, name = tempfile.mkstemp(prefix=".tmp-", suffix="".join(path.suffixes), dir=folder)
-    except OSError as error:
-        raise InputError(f"cannot write in {folder}: {error.strerror}") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write ``content`` to ``path`` whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    suffix = path.suffix.lower()
+    if suffix not in FIGURES:
+        raise InputError(
+            f"--figure {path.name!r} has no known suffix; use one of {', '.join(FIGURES)}, "
+            "e.g. --figure out.png"
+        )
+    return suffix[1:]

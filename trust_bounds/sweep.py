@@ -16,14 +16,13 @@ from rich.table import Table
 
 from bounds.errors import InputError
 from bounds.quantities import QUANTITIES
+from simulations.files import atomic_path
 from simulations.grid import FloatArray, parse_grid
 from simulations.sweep import Sweep, SweepResult, prepare, sweep, write_sweep
 from simulations.tables import table_kind
-from trust_bounds.common import atomic_path, console, fail
+from trust_bounds.common import console, fail, figure_format
 from trust_bounds.evaluate import parse_names
 
-#: Figure formats by suffix.
-FIGURES = (".png", ".pdf", ".svg")
 #: Values of T and of each other quantity that a figure draws at most.
 _DRAWN_T, _DRAWN_OTHER = 400, 6
 #: Combinations of the quantities other than T that the printed table shows at most.
@@ -40,16 +39,6 @@ CAPTION = (
 
 def _grid_help(name: str) -> str:
     return f"{QUANTITIES[name].meaning}. Grid: 1,2 or a:b:x2 or a:b:+10 or a:b:n25."
-
-
-def _figure_kind(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix not in FIGURES:
-        raise InputError(
-            f"--figure {path.name!r} has no known suffix; use one of {', '.join(FIGURES)}, "
-            "e.g. --figure sweep.png"
-        )
-    return suffix[1:]
 
 
 def _thinned(values: FloatArray, most: int) -> FloatArray:
@@ -132,7 +121,7 @@ def _run(
 ) -> tuple[Sweep, SweepResult]:
     """Sweep into ``out`` and ``figure``; both appear, or neither does."""
     kind = table_kind(out) if out is not None else None
-    figure_kind = _figure_kind(figure) if figure is not None else None
+    figure_kind = figure_format(figure) if figure is not None else None
     if out is not None and figure is not None and out.resolve() == figure.resolve():
         raise InputError("--out and --figure name the same file; give two names")
     plan = prepare(grid, names)
