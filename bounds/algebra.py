@@ -154,6 +154,9 @@ def rewrite(expression: sp.Expr, relation: sp.Basic) -> sp.Expr:
                 places[atom] = rhs.subs(index, atom.indices[0]) if index.is_Symbol else rhs
     elif any(node == lhs for node in sp.preorder_traversal(expression)):
         places[lhs] = rhs
+    elif isinstance(lhs, sp.Add) and isinstance(relation, sp.Eq) and expression.has(-lhs):
+        # an absolute value may hold the other sign
+        places[-lhs] = -rhs
     elif isinstance(lhs, sp.Mul):
         for product in expression.atoms(sp.Mul):
             if set(lhs.args) <= set(product.args):

@@ -58,10 +58,12 @@ gap_f: Final = _base("gap_f")
 klb_f: Final = _base("klb_f")
 KLf: Final = _base("KLf")
 chi: Final = _base("chi")
+root: Final = _base("root")
+hel: Final = _base("hel")
 
 #: Atoms that depend on the sampled sequence.
 PATH: Final[frozenset[sp.Basic]] = frozenset(
-    {R, *(base.label for base in (rho, B, TVf, gap_f, klb_f, KLf, chi, ell_t))}
+    {R, *(base.label for base in (rho, B, TVf, gap_f, klb_f, KLf, chi, root, hel, ell_t))}
 )
 
 #: name -> (LaTeX, meaning in words)
@@ -88,6 +90,8 @@ MEANING: Final[dict[str, tuple[str, str]]] = {
     "Vfut": (r"\overline{\mathrm{TV}}^{f}", "largest TVf over contexts c_(t+1)"),
     "Kfut": (r"\overline{\mathrm{KL}}^{f}", "largest KLf over contexts c_(t+1)"),
     "chi": (r"\chi^2", "E_roll[(rho_t - 1)^2 | c_t]"),
+    "root": ("r", "square root of the importance ratio of token t"),
+    "hel": ("h", "E_roll[(sqrt(rho_t) - 1)^2 | c_t], the token squared Hellinger distance"),
 }
 
 

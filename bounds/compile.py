@@ -64,7 +64,7 @@ def evaluate_expression(expression: sp.Expr, inputs: Inputs) -> Array:
     """
     arrays = [v.values if isinstance(v, Positions) else v for v in inputs.values()]
     xp = array_api_compat.array_namespace(*arrays)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _Evaluator(xp, inputs).value(sp.sympify(expression))
 
 
@@ -104,9 +104,10 @@ class _Constant:
 
 @dataclass(frozen=True)
 class _Geometric:
-    """``sum_{k<T} x ((1+x)^k - 1) = (1+x)^T - 1 - T x``."""
+    """``factor * sum_{k<T} x ((1+x)^k - 1) = factor * ((1+x)^T - 1 - T x)``."""
 
     growth: sp.Expr
+    factor: sp.Expr
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,9 @@ def _recognise(total: sp.Sum) -> _Constant | _Geometric | _LeastPower | sp.Expr:
     if stepped is None:
         return body
     rest, k = stepped
-    growth = _as_geometric_excess(coefficient * rest, k)
-    if growth is not None:
-        return _Geometric(growth)
+    geometric = _as_geometric_excess(coefficient * rest, k)
+    if geometric is not None:
+        return geometric
     terms = _powers(rest, k)
     return body if terms is None else _LeastPower(coefficient, terms)
 
@@ -237,6 +238,8 @@ class _Evaluator:
         if isinstance(e, sp.Abs):
             return xp.abs(self.value(e.args[0], along, axis))
         if isinstance(e, sp.log):
+            if _signed(e.args[0] - 1):
+                return xp.log1p(self.value(e.args[0] - 1, along, axis))
             return xp.log(self.value(e.args[0], along, axis))
         if isinstance(e, sp.tanh | sp.sinh):
             return getattr(xp, type(e).__name__)(self.value(e.args[0], along, axis))
@@ -252,13 +255,15 @@ class _Evaluator:
             one, two = self.value(growth, along, axis), self.value(exponent, along, axis)
             return binomial_excess(self.xp, *self.xp.broadcast_arrays(one, two))
         total: Array | None = None
-        if sp.S.NegativeOne in args:
+        for number in [argument for argument in args if argument.is_number]:
             for argument in args:
-                logarithm = self.log_of(argument, along, axis)
+                # c (X - 1) with the logarithm of X at hand
+                coefficient, rest = argument.as_coeff_Mul()
+                logarithm = self.log_of(rest, along, axis) if coefficient == -number else None
                 if logarithm is not None:
                     args.remove(argument)
-                    args.remove(sp.S.NegativeOne)
-                    total = self.xp.expm1(logarithm)
+                    args.remove(number)
+                    total = float(coefficient) * self.xp.expm1(logarithm)
                     break
         for argument in args:
             term = self.value(argument, along, axis)
@@ -271,7 +276,7 @@ class _Evaluator:
             return self.value(e.args[0], along, axis)
         if isinstance(e, sp.Product):
             return self.over_positions(sp.Sum(sp.log(e.function), *e.limits), along)
-        if isinstance(e, sp.Pow) and (e.base - 1).is_nonnegative:
+        if isinstance(e, sp.Pow) and _signed(e.base - 1):
             return self.value(e.exp, along, axis) * self.log1p(e.base, along, axis)
         return None
 
@@ -316,10 +321,7 @@ class _Evaluator:
 
     def body_along(self, body: sp.Expr, index: sp.Symbol, n: int) -> Array:
         xp = self.xp
-        if isinstance(body, sp.log) and (body.args[0] - 1).is_nonnegative:
-            values = xp.log1p(self.value(body.args[0] - 1, index, self.grid(1, n + 1)))
-        else:
-            values = self.value(body, index, self.grid(1, n + 1))
+        values = self.value(body, index, self.grid(1, n + 1))
         return xp.broadcast_to(values, (*values.shape[:-1], n))
 
     def partial(self, values: Array, lower: sp.Expr, upper: sp.Expr, along: sp.Symbol) -> Array:
@@ -339,7 +341,7 @@ class _Evaluator:
             return self.value(q.T) * self.value(form.body)
         if isinstance(form, _Geometric):
             arrays = self.xp.broadcast_arrays(self.value(form.growth), self.value(q.T))
-            return binomial_excess(self.xp, *arrays)
+            return self.value(form.factor) * binomial_excess(self.xp, *arrays)
         if isinstance(form, _LeastPower):
             values = [self.value(c) for c, _ in form.terms]
             arrays = self.xp.broadcast_arrays(self.value(q.T), *values)
@@ -377,12 +379,19 @@ def _as_binomial_excess(e: sp.Add) -> tuple[sp.Expr, sp.Expr] | None:
     return None
 
 
-def _as_geometric_excess(body: sp.Expr, k: sp.Symbol) -> sp.Expr | None:
-    """``x`` when ``body`` is ``x ((1 + x)^k - 1)``, whose sum over k < T is ``binomial_excess``."""
+def _as_geometric_excess(body: sp.Expr, k: sp.Symbol) -> _Geometric | None:
+    """``c x ((1 + x)^k - 1)`` with a number c, whose sum over k < T is c ``binomial_excess``."""
     for power in body.atoms(sp.Pow):
         growth = power.base - 1
-        if power.exp != k or not growth.is_nonnegative:
+        if power.exp != k or not _signed(growth):
             continue
-        if sp.expand(body - growth * ((1 + growth) ** k - 1)) == 0:
-            return growth
+        factor = sp.cancel(body / (growth * (power - 1)))
+        if factor.is_number:
+            return _Geometric(growth, factor)
     return None
+
+
+def _signed(expression: sp.Expr) -> bool:
+    """Whether the sign is known and the value is not a plain number."""
+    known = expression.is_nonnegative or expression.is_nonpositive
+    return bool(known and expression.free_symbols)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from bounds import lemmas_hellinger as hel
 from bounds import lemmas_sums as sums
 from bounds import lemmas_tree as tree
 from bounds import lemmas_tv as tv
@@ -211,6 +212,50 @@ def cauchy_schwarz(summed: bool) -> Builder:
 
     def build(bound: Bound) -> Proof:
         return assemble(bound, FUTURE_ERROR, chain(*steps))
+
+    return build
+
+
+def hellinger(means: bool, quartic: bool) -> Builder:
+    """The Hellinger bounds, from means or from maxima.
+
+    Args:
+        means: keep means over contexts; else bound them by maxima.
+        quartic: bound the sum of surprises by its variance; else by its mean size.
+    """
+    if quartic:
+        tail = chain(*hel.BY_SQUARE, hel.MEAN_QUARTIC)
+    else:
+        tail = chain(*hel.BY_MEAN, hel.MEAN_HEL if means else hel.LARGEST_MEAN)
+    steps = [
+        tree.ERROR_BY_RATIOS,
+        tv.worst_reward(hel.WEIGHT),
+        *hel.ROOTS,
+        hel.DECOMPOSE,
+        hel.TRIANGLE,
+        hel.BALANCE,
+        hel.CROSS_RMS,
+        hel.CROSS_ORTHOGONAL,
+        hel.CROSS_VARIANCE,
+        hel.CROSS_DROP,
+    ]
+    if means:
+        steps += [hel.SEQUENCE, hel.CROSS_MEAN]
+    else:
+        steps += [hel.LARGEST_HEL, hel.PAST_AFFINITY, hel.WHOLE_AFFINITY]
+    premises = (
+        tree.zero_mean(hel.WEIGHT),
+        hel.RECURSION,
+        hel.PAST_SQUARE,
+        hel.WHOLE_SQUARE,
+    )
+
+    def build(bound: Bound) -> Proof:
+        # the surprises go first: their route names h_t as well
+        first, rest = steps[:7], steps[7:]
+        return assemble(
+            bound, chain(*first, premises=premises), tail, chain(*rest, premises=premises)
+        )
 
     return build
 

@@ -48,6 +48,9 @@ class NumericTree(Tree):
             self._known[key] = super().atom(name, index, path)
         return self._known[key]
 
+    def root(self, node: Node) -> list[Value]:
+        return [mpmath.iv.sqrt(value) for value in self.rho[node]]
+
     def number(self, value: sp.Rational) -> Value:
         return _rational(value)
 

@@ -2,8 +2,9 @@
 
 Two regimes:
 
-* ``small``: every divergence goes to zero first (KL and chi-square like ``lambda^2``, total
-  variation like ``lambda``); the order is that of the leading coefficient in ``lambda``.
+* ``small``: every divergence goes to zero first (KL, chi-square and squared Hellinger like
+  ``lambda^2``, total variation like ``lambda``, the quartic moment like ``lambda^4``); the order is
+  that of the leading coefficient in ``lambda``.
 * ``capped``: divergences stay fixed and T grows.
 
 Sums of a nondecreasing ``f`` are squeezed, ``int_k0^(n-1) f <= sum_(k<n) f(k) <= int_0^(n-1) f +
@@ -28,7 +29,7 @@ _N = sp.Symbol("n", positive=True)
 _KINDS: dict[str, str] = {
     str(symbol): quantity.kind for symbol, quantity in (BY_SYMBOL | BY_CONSTANT).items()
 }
-_SCALE: dict[str | None, int] = {"kl": 2, "chi2": 2, "tv": 1}
+_SCALE: dict[str | None, int] = {"kl": 2, "chi2": 2, "hellinger": 2, "quartic": 4, "tv": 1}
 #: Largest power of lambda looked for when lower orders cancel.
 _TAYLOR = 8
 
@@ -160,10 +161,13 @@ def _leading(node: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
     if isinstance(node, sp.Add):
         parts = [_leading(arg) for arg in node.args]
         least = min(power for _, power in parts)
-        coefficient = sp.Add(*[c for c, p in parts if p == least])
-        if sp.simplify(coefficient) != 0:
-            return coefficient, least
-        return _taylor(node)
+        if sp.simplify(sp.Add(*[c for c, p in parts if p == least])) == 0:
+            # the lowest order cancels: the smooth terms together start at a higher one
+            rough = [arg for arg in node.args if arg.has(sp.Min, sp.Sum)]
+            parts = [_leading(arg) for arg in rough]
+            parts.append(_taylor(sp.Add(*[arg for arg in node.args if arg not in rough])))
+            least = min(power for _, power in parts)
+        return sp.Add(*[c for c, p in parts if p == least]), least
     raise _Underivable(node)
 
 
@@ -227,6 +231,9 @@ def _squeeze_sum(node: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
     else:
         raise _Underivable(node)
     body = body.replace(lambda e: isinstance(e, sp.Min), lambda e: _smallest(e, _N))
+    body = body.replace(
+        lambda e: isinstance(e, sp.Pow) and e.exp.has(_N), lambda e: _exponential(e, _N)
+    )
     slope = sp.diff(body, _N)
     if not (slope.is_nonnegative or sp.factor(slope).is_nonnegative):
         raise _Underivable(node)
@@ -260,7 +267,15 @@ def _exponent(node: sp.Expr, variable: sp.Symbol = T) -> sp.Expr:
 
 
 def _exponential(power: sp.Expr, variable: sp.Symbol) -> sp.Expr:
-    """``a**z`` with a constant ``a > 1`` as ``exp(c z)``, ``c = log a > 0``."""
-    if power.base.has(variable) or not (power.base - 1).is_positive:
+    """``a**z`` with a constant a as ``exp(c z)`` or ``exp(-c z)``, c > 0.
+
+    ``1 - a`` above 0 means ``0 <= a < 1``: such powers are affinities.
+    """
+    rate = sp.Symbol("c", positive=True)
+    if power.base.has(variable):
         raise _Underivable(power)
-    return sp.exp(sp.Symbol("c", positive=True) * power.exp)
+    if (power.base - 1).is_positive:
+        return sp.exp(rate * power.exp)
+    if (1 - power.base).is_positive:
+        return sp.exp(-rate * power.exp)
+    raise _Underivable(power)

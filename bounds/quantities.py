@@ -5,7 +5,8 @@ scalar of one policy pair (``kl_max``) or *per position* (``kl_mean_t``, an inde
 per-position symbol that is given as a scalar means "this value bounds every position".
 
 Direction: KL is ``KL(pi_roll || pi_theta)`` in nats, chi-square is
-``chi2(pi_theta || pi_roll) = E_roll[(rho - 1)^2]``; total variation is symmetric.
+``chi2(pi_theta || pi_roll) = E_roll[(rho - 1)^2]``; total variation and the squared Hellinger
+distance ``E_roll[(sqrt(rho) - 1)^2] = sum (sqrt(theta) - sqrt(roll))^2`` are symmetric.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final, Literal
 
 import sympy as sp
 
-Kind = Literal["count", "kl", "tv", "chi2", "log-ratio"]
+Kind = Literal["count", "kl", "tv", "chi2", "hellinger", "quartic", "log-ratio"]
 
 #: Horizon: the longest sequence length, in tokens.
 T: Final = sp.Symbol("T", integer=True, positive=True)
@@ -30,6 +31,11 @@ Kseq: Final = sp.Symbol("K_seq", nonnegative=True)
 TVseq: Final = sp.Symbol("TV_seq", nonnegative=True)
 x: Final = sp.Symbol("x", nonnegative=True)
 Xbar: Final = sp.Symbol("Xbar", nonnegative=True)
+eta: Final = sp.Symbol("eta", nonnegative=True)
+Hbar: Final = sp.Symbol("Hbar", nonnegative=True)
+Fbar: Final = sp.Symbol("Fbar", nonnegative=True)
+Hseq: Final = sp.Symbol("H_seq", nonnegative=True)
+Hcross: Final = sp.Symbol("H_cross", nonnegative=True)
 
 
 def _indexed(name: str, **assumptions: bool) -> sp.IndexedBase:
@@ -42,6 +48,9 @@ D_t: Final = _indexed("D_t", nonnegative=True)
 KL_t: Final = _indexed("KLbar_t", nonnegative=True)
 x_t: Final = _indexed("x_t", nonnegative=True)
 X_t: Final = _indexed("X_t", nonnegative=True)
+eta_t: Final = _indexed("eta_t", nonnegative=True)
+H_t: Final = _indexed("H_t", nonnegative=True)
+F_t: Final = _indexed("F_t", nonnegative=True)
 #: Log importance ratio of each sampled token, one sequence per row.
 ell_t: Final = _indexed("ell_t", real=True)
 
@@ -83,7 +92,9 @@ class Quantity:
 
     @property
     def upper(self) -> float:
-        """Largest legal value (1 for total variation, infinity otherwise)."""
+        """Largest legal value (1 for total variation, 2 for one squared Hellinger distance)."""
+        if self.kind == "hellinger" and self.symbol is not Hcross:
+            return 2.0
         return 1.0 if self.kind == "tv" else float("inf")
 
 
@@ -130,6 +141,44 @@ _ALL: tuple[Quantity, ...] = (
         "chi2",
         "mean over positions of X_t = E_roll[(rho_t - 1)^2]",
         r"\bar X",
+    ),
+    Quantity(
+        "hel_max",
+        eta,
+        "hellinger",
+        "largest token squared Hellinger distance E_roll[(sqrt(rho)-1)^2] over positions and "
+        "contexts",
+        r"\eta",
+    ),
+    Quantity(
+        "hel_mean",
+        Hbar,
+        "hellinger",
+        "mean over positions of H_t, the mean token squared Hellinger distance under roll contexts",
+        r"\bar H",
+    ),
+    Quantity(
+        "quartic_mean",
+        Fbar,
+        "quartic",
+        "mean over positions of F_t = E_roll[(sqrt(rho_t) - 1)^4]",
+        r"\bar F",
+    ),
+    Quantity(
+        "hel_seq",
+        Hseq,
+        "hellinger",
+        "squared Hellinger distance of whole-trajectory laws, E_roll[(sqrt(M_T)-1)^2], "
+        "M_T the product of all ratios",
+        r"H_{\mathrm{seq}}",
+    ),
+    Quantity(
+        "hel_cross",
+        Hcross,
+        "hellinger",
+        "sum over t of E_roll[h_t(c_t) (sqrt(M_(t-1))-1)^2], h_t(c) the token squared Hellinger "
+        "distance: its mean under theta's contexts plus that under roll's, summed, minus 2 H_seq",
+        r"H_{\times}",
     ),
     Quantity(
         "kl_max_t",
@@ -180,6 +229,30 @@ _ALL: tuple[Quantity, ...] = (
         True,
     ),
     Quantity(
+        "hel_max_t",
+        eta_t,
+        "hellinger",
+        "largest token squared Hellinger distance over contexts at position t",
+        r"\eta",
+        True,
+    ),
+    Quantity(
+        "hel_mean_t",
+        H_t,
+        "hellinger",
+        "H_t: mean token squared Hellinger distance at t under roll contexts",
+        "H",
+        True,
+    ),
+    Quantity(
+        "quartic_mean_t",
+        F_t,
+        "quartic",
+        "F_t = E_roll[(sqrt(rho_t) - 1)^4] at position t",
+        "F",
+        True,
+    ),
+    Quantity(
         "log_ratio",
         ell_t,
         "log-ratio",
@@ -203,3 +276,9 @@ BY_SYMBOL: Final[dict[sp.Basic, Quantity]] = {
 BY_CONSTANT: Final[dict[sp.Symbol, Quantity]] = {
     constant(q.symbol): q for q in _ALL if q.per_position
 }
+
+#: Hellinger distance of the context laws at t is at most ``2 - 2 prod_(j<t) (1 - eta_j/2)``; summed
+#: with weights eta_t it bounds ``H_cross``.
+PAST_HELLINGER: Final = sp.Sum(
+    eta_t[t] * (2 - 2 * sp.Product(1 - eta_t[j] / 2, (j, 1, t - 1))), (t, 1, T)
+)

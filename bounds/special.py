@@ -107,33 +107,37 @@ def sum_of_least_power(xp: Any, upper: Array, terms: Sequence[tuple[Array, float
 
 
 def expm1_minus_identity(xp: Any, u: Array) -> Array:
-    """``exp(u) - 1 - u`` for ``u >= 0``, without cancellation (Taylor series below 1/2)."""
-    small = xp.where(u < 0.5, u, u * 0)
+    """``exp(u) - 1 - u``, without cancellation (Taylor series where ``|u| < 1/2``)."""
+    small = xp.where(xp.abs(u) < 0.5, u, xp.zeros_like(u))
     series = small * 0
     for n in range(18, 1, -1):
         series = (series + 1.0) * small / n
-    direct = xp.expm1(xp.clip(u, 0.0, _LOG_MAX)) - u
+    direct = xp.expm1(xp.clip(u, -_LOG_MAX, _LOG_MAX)) - u
     direct = xp.where(u > _LOG_MAX, xp.full_like(u, float("inf")), direct)
-    return xp.where(u < 0.5, series * small, direct)
+    return xp.where(xp.abs(u) < 0.5, series * small, direct)
 
 
 def log1p_minus_identity(xp: Any, x: Array) -> Array:
-    """``log(1 + x) - x`` for ``x >= 0``, without cancellation (Taylor series below 1/10)."""
-    small = xp.where(x < 0.1, x, x * 0)
+    """``log(1 + x) - x``, ``x >= -1``, without cancellation (Taylor series for ``|x| < 1/10``)."""
+    small = xp.where(xp.abs(x) < 0.1, x, xp.zeros_like(x))
     series = small * 0
     for n in range(18, 1, -1):
         series = small * (1.0 / n - series)
-    return xp.where(x < 0.1, -series * small, xp.log1p(x) - x)
+    return xp.where(xp.abs(x) < 0.1, -series * small, xp.log1p(x) - x)
 
 
 def binomial_excess(xp: Any, x: Array, n: Array) -> Array:
-    """``(1 + x)^n - 1 - n x`` for ``x >= 0`` and whole ``n >= 1``: the chi-square of a product.
+    """``(1 + x)^n - 1 - n x`` for ``x >= -1`` and whole ``n >= 1``: the chi-square of a product.
 
     Overflows to ``inf`` where the true value exceeds float64.
     """
-    u = n * xp.log1p(x)
+    with np.errstate(divide="ignore"):
+        u = n * xp.log1p(x)
+    far = x < -0.1
+    direct = xp.expm1(xp.minimum(u, xp.zeros_like(u))) - n * x
+    u, x = xp.where(far, xp.zeros_like(u), u), xp.where(far, xp.zeros_like(x), x)
     value = expm1_minus_identity(xp, u) + n * log1p_minus_identity(xp, x)
     zero = xp.zeros_like(value)
     value = xp.where((n == 1) | (x == 0), zero, value)
     value = xp.where(xp.isnan(value), xp.full_like(value, float("inf")), value)
-    return xp.where(n == 2, x * x, value)
+    return xp.where(far, direct, xp.where(n == 2, x * x, value))

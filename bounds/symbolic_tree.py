@@ -63,6 +63,10 @@ class Tree:
     def power(self, base: Value, exponent: sp.Expr) -> Value:
         raise Unsupported("power")
 
+    def reduced(self, value: Value) -> Value:
+        """Normal form: equal values have the same one."""
+        return value
+
     # laws --------------------------------------------------------------------------------------
     def nodes(self, depth: int) -> Iterator[Node]:
         """Contexts after ``depth`` tokens."""
@@ -131,6 +135,24 @@ class Tree:
             self.p[node][y] * (self.rho[node][y] - 1) ** 2 for y in range(self.tokens)
         )
 
+    def root(self, node: Node) -> list[Value]:
+        """Square roots of the importance ratios at a context."""
+        raise Unsupported("root of a ratio")
+
+    def _root_moment(self, node: Node, power: int) -> Value:
+        return self._total(
+            self.p[node][y] * (self.root(node)[y] - 1) ** power for y in range(self.tokens)
+        )
+
+    def _hel(self, node: Node) -> Value:
+        return self._root_moment(node, 2)
+
+    def _root_ratio(self, node: Node) -> Value:
+        value = self.number(sp.S.One)
+        for depth in range(len(node)):
+            value = value * self.root(node[:depth])[node[depth]]
+        return value
+
     def _mean(self, quantity: Any, position: int) -> Value:
         return self._total(self.prob(c) * quantity(c) for c in self.nodes(position - 1))
 
@@ -172,7 +194,7 @@ class Tree:
             return self._scalar(name, everything)
         if not 0 <= index <= self.horizon:
             raise Unsupported(f"{name}[{index}]")
-        if name in _AT_CONTEXT or name in ("rho", "ell_t", "chi"):
+        if name in _AT_CONTEXT or name in _AT_TOKEN:
             return self._along(name, index, _need(path))
         if name in ("Vfut", "Kfut"):
             return self.largest(
@@ -202,12 +224,23 @@ class Tree:
             )
         if name == "K_seq":
             return -self._total(self.prob(y) * self._log_ratio(y) for y in leaves)
-        if name == "Xbar":
-            return self._total(self._mean(self._chi, t) for t in positions) * self.number(
+        if name in ("Xbar", "Hbar", "Fbar"):
+            means = {"Xbar": self._chi, "Hbar": self._hel}
+            quantity = means.get(name, lambda c: self._root_moment(c, 4))
+            return self._total(self._mean(quantity, t) for t in positions) * self.number(
                 sp.Rational(1, self.horizon)
             )
-        if name in ("delta", "epsilon", "x"):
-            quantity = {"delta": self._kl, "epsilon": self._tv, "x": self._chi}[name]
+        if name == "H_seq":
+            return self._total(self.prob(y) * (self._root_ratio(y) - 1) ** 2 for y in leaves)
+        if name == "H_cross":
+            return self._total(
+                self._mean(lambda c: self._hel(c) * (self._root_ratio(c) - 1) ** 2, t)
+                for t in positions
+            )
+        if name in ("delta", "epsilon", "x", "eta"):
+            quantity = {"delta": self._kl, "epsilon": self._tv, "x": self._chi, "eta": self._hel}[
+                name
+            ]
             return self.largest([self._max(quantity, t) for t in positions])
         if name == "TV_seq":
             return self._tv_of(law)
@@ -219,8 +252,15 @@ class Tree:
 
     def _positional(self, name: str, t: int) -> Value:
         contexts = list(self.nodes(t - 1))
-        means = {"KLbar_t": self._kl, "X_t": self._chi, "D_t": self._tv}
-        maxima = {"delta_t": self._kl, "x_t": self._chi, "epsilon_t": self._tv}
+        means = {"KLbar_t": self._kl, "X_t": self._chi, "D_t": self._tv, "H_t": self._hel}
+        maxima = {
+            "delta_t": self._kl,
+            "x_t": self._chi,
+            "epsilon_t": self._tv,
+            "eta_t": self._hel,
+        }
+        if name == "F_t":
+            return self._mean(lambda c: self._root_moment(c, 4), t)
         if name in means:
             return self._mean(means[name], t)
         if name in maxima:
@@ -243,12 +283,14 @@ class Tree:
         raise Unsupported(name)
 
     def _along(self, name: str, t: int, path: Node) -> Value:
-        if name in ("rho", "ell_t", "chi"):
+        if name in _AT_TOKEN:
             if t < 1:
                 raise Unsupported(f"{name}[{t}]")
             context = path[: t - 1]
-            if name == "chi":
-                return self._chi(context)
+            if name in ("chi", "hel"):
+                return self._chi(context) if name == "chi" else self._hel(context)
+            if name == "root":
+                return self.root(context)[path[t - 1]]
             return (self.rho if name == "rho" else self.log_rho)[context][path[t - 1]]
         futures = self._futures(path[:t])
         if name == "B":
@@ -347,6 +389,7 @@ class Tree:
         return int(value)
 
 
+_AT_TOKEN = ("rho", "ell_t", "chi", "root", "hel")
 _AT_CONTEXT = ("B", "TVf", "KLf", "gap_f", "klb_f")
 
 
@@ -392,6 +435,49 @@ class SymbolicTree(Tree):
         if value not in self._absolutes:
             raise Unsupported("absolute value of unknown sign")
         return self._absolutes[value]
+
+
+class RootTree(Tree):
+    """Two tokens, general laws in terms of the roots ``r0, r1`` of their two ratios.
+
+    From ``p0 + p1 = 1`` and ``p0 r0^2 + p1 r1^2 = 1``, ``p = ((1 - r1^2) i, (r0^2 - 1) i)`` with
+    ``i = 1/(r0^2 - r1^2)``: every pair of binary laws that differ has this form, and equal ones are
+    limits. Values are polynomials in ``r0, r1, i`` of all contexts, modulo
+    ``i (r0^2 - r1^2) = 1``.
+    """
+
+    tokens = 2
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = horizon
+        contexts = [c for depth in range(horizon) for c in self.nodes(depth)]
+        tag = {c: "".join(map(str, c)) for c in contexts}
+        names = [f"{letter}_{tag[c]}" for c in contexts for letter in ("r0", "r1", "i")]
+        self.ring, *generators = ring(names, sp.QQ)
+        self.p, self.rho, self._roots, self.reward, self.log_rho = {}, {}, {}, {}, {}
+        self._relations = []
+        for k, c in enumerate(contexts):
+            r0, r1, i = generators[3 * k : 3 * k + 3]
+            self._relations.append(i * (r0**2 - r1**2) - 1)
+            self.p[c] = [(1 - r1**2) * i, (r0**2 - 1) * i]
+            self._roots[c] = [r0, r1]
+            self.rho[c] = [r0**2, r1**2]
+
+    def root(self, node: Node) -> list[Value]:
+        return self._roots[node]
+
+    def number(self, value: sp.Rational) -> Value:
+        return self.ring(sp.QQ(int(value.p), int(value.q)))
+
+    def reduced(self, value: Value) -> Value:
+        # the relations' leading terms share no symbol, so they are a Groebner basis
+        return value.rem(self._relations)
+
+
+@cache
+def root_tree(horizon: int) -> RootTree:
+    """The tree with rational roots (shared: it is never changed)."""
+    return RootTree(horizon)
 
 
 @cache

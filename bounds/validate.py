@@ -30,6 +30,8 @@ LIMITS: Final = (
     Limit("kl_seq", "kl_max", True, "chain rule"),
     Limit("tv_seq", "tv_max", True, "coupling"),
     Limit("chi2_mean", "chi2_max", False, "a mean is at most the maximum"),
+    Limit("hel_mean", "hel_max", False, "a mean is at most the maximum"),
+    Limit("hel_seq", "hel_max", True, "the affinity of the laws is at least that of the tokens"),
 )
 
 
@@ -82,10 +84,12 @@ def _check_range(quantity: Quantity, values: Any) -> None:
         )
     bad = values > quantity.upper
     if bool(xp.any(bad)):
-        raise InputError(
-            f"{label} is {_first(xp, values, bad):g}; total variation is at most 1 "
-            "(it is half of the L1 distance)"
+        why = (
+            "total variation is at most 1 (it is half of the L1 distance)"
+            if quantity.kind == "tv"
+            else "a squared Hellinger distance, sum (sqrt(theta) - sqrt(roll))^2, is at most 2"
         )
+        raise InputError(f"{label} is {_first(xp, values, bad):g}; {why}")
 
 
 def _check_lengths(given: Mapping[str, Any]) -> None:

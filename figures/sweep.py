@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator
 
+from bounds.quantities import QUANTITIES
 from figures.style import style
 
 #: One colour per family; warm and neutral for the papers', blue and green for ours.
@@ -83,11 +84,7 @@ def sweep_figure(table: pd.DataFrame, slopes: pd.DataFrame, bounds: Sequence[str
         A figure with one panel per value of ``kl_max``.
     """
     names = drawn_bounds(slopes, bounds)
-    others = [
-        c
-        for c in ("kl_max", "tv_max", "kl_seq", "tv_seq", "chi2_max", "chi2_mean")
-        if c in table.columns
-    ]
+    others = [c for c in QUANTITIES if c in table.columns and c != "T"]
     fixed = {name: table[name].iloc[0] for name in others if name != "kl_max"}
     table = _at(table, fixed)
     panels = sorted(table["kl_max"].unique()) if "kl_max" in others else [None]
@@ -249,15 +246,7 @@ def _at(frame: pd.DataFrame, fixed: dict[str, Any]) -> pd.DataFrame:
 
 
 def _title(fixed: dict[str, Any]) -> str:
-    shown = {
-        "kl_max": r"\delta",
-        "tv_max": r"\varepsilon",
-        "kl_seq": r"K_\mathrm{seq}",
-        "tv_seq": r"\mathrm{TV}_\mathrm{seq}",
-        "chi2_max": "x",
-        "chi2_mean": r"\bar{X}",
-    }
-    return ", ".join(f"${shown[name]} = {number_math(v)}$" for name, v in fixed.items())
+    return ", ".join(f"${QUANTITIES[name].latex} = {number_math(v)}$" for name, v in fixed.items())
 
 
 def number_math(value: float) -> str:

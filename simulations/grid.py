@@ -35,6 +35,8 @@ _EXAMPLE: Final[dict[str, str]] = {
     "kl": "1e-6,1e-5,1e-4",
     "tv": "0.001:0.1:x10",
     "chi2": "1e-6:1e-3:n25",
+    "hellinger": "1e-6:1e-3:n25",
+    "quartic": "1e-12:1e-6:n25",
 }
 
 

@@ -26,6 +26,11 @@ SCALARS = {
     "tv_seq": 0.06,
     "chi2_max": 5e-4,
     "chi2_mean": 2e-4,
+    "hel_max": 2e-4,
+    "hel_mean": 5e-5,
+    "quartic_mean": 3e-9,
+    "hel_seq": 0.004,
+    "hel_cross": 2e-5,
 }
 PER_POSITION = {
     "kl_max_t": 2.5e-4,
@@ -34,6 +39,7 @@ PER_POSITION = {
     "kl_mean_t": 1e-4,
     "chi2_max_t": 4e-4,
     "chi2_mean_t": 2e-4,
+    "hel_max_t": 1.5e-4,
 }
 BOUNDS = [b.name for b in registry.all_bounds() if b.role == "bound"]
 
@@ -116,6 +122,17 @@ def reference(name: str, T: int, values: dict[str, object]) -> mp.mpf:
             return mp.sqrt(total) / 2
         if base == "square-root":
             return min(one, tv) + mp.sqrt(T * X) / 2
+        quartic = mp.sqrt(T * v["quartic_mean"]) / 2
+        if base in ("hellinger-max", "hellinger-interpolating"):
+            affinity, cross = one, mp.mpf(0)
+            for u in at["hel_max_t"]:
+                cross += u * 2 * (1 - affinity)
+                affinity *= 1 - u / 2
+            rest = mp.fsum(at["hel_max_t"]) if base == "hellinger-max" else quartic
+            return 2 * (1 - affinity) + mp.sqrt(cross) + rest
+        if base in ("hellinger-means", "hellinger-means-quartic"):
+            rest = T * v["hel_mean"] if base == "hellinger-means" else quartic
+            return v["hel_seq"] + mp.sqrt(v["hel_cross"]) + rest
         if base == "cauchy-schwarz":
             return mp.fsum(
                 mp.sqrt(a * b / 2)

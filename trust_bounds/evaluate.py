@@ -195,6 +195,15 @@ def register(app: typer.Typer) -> None:
         chi2_mean: Annotated[
             float | None, typer.Option(help=QUANTITIES["chi2_mean"].meaning)
         ] = None,
+        hel_max: Annotated[float | None, typer.Option(help=QUANTITIES["hel_max"].meaning)] = None,
+        hel_mean: Annotated[float | None, typer.Option(help=QUANTITIES["hel_mean"].meaning)] = None,
+        hel_seq: Annotated[float | None, typer.Option(help=QUANTITIES["hel_seq"].meaning)] = None,
+        hel_cross: Annotated[
+            float | None, typer.Option(help=QUANTITIES["hel_cross"].meaning)
+        ] = None,
+        quartic_mean: Annotated[
+            float | None, typer.Option(help=QUANTITIES["quartic_mean"].meaning)
+        ] = None,
         bounds: Annotated[
             str | None, typer.Option(help="Comma-separated names; all when left out.")
         ] = None,
@@ -213,6 +222,11 @@ def register(app: typer.Typer) -> None:
             "tv_seq": tv_seq,
             "chi2_max": chi2_max,
             "chi2_mean": chi2_mean,
+            "hel_max": hel_max,
+            "hel_mean": hel_mean,
+            "hel_seq": hel_seq,
+            "hel_cross": hel_cross,
+            "quartic_mean": quartic_mean,
         }
         given = {name: value for name, value in given.items() if value is not None}
         try:

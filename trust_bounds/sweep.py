@@ -160,6 +160,11 @@ def register(app: typer.Typer) -> None:
         tv_seq: Annotated[str | None, typer.Option(help=_grid_help("tv_seq"))] = None,
         chi2_max: Annotated[str | None, typer.Option(help=_grid_help("chi2_max"))] = None,
         chi2_mean: Annotated[str | None, typer.Option(help=_grid_help("chi2_mean"))] = None,
+        hel_max: Annotated[str | None, typer.Option(help=_grid_help("hel_max"))] = None,
+        hel_mean: Annotated[str | None, typer.Option(help=_grid_help("hel_mean"))] = None,
+        hel_seq: Annotated[str | None, typer.Option(help=_grid_help("hel_seq"))] = None,
+        hel_cross: Annotated[str | None, typer.Option(help=_grid_help("hel_cross"))] = None,
+        quartic_mean: Annotated[str | None, typer.Option(help=_grid_help("quartic_mean"))] = None,
         bounds: Annotated[
             str | None, typer.Option(help="Comma-separated names; all when left out.")
         ] = None,
@@ -179,6 +184,11 @@ def register(app: typer.Typer) -> None:
             "tv_seq": tv_seq,
             "chi2_max": chi2_max,
             "chi2_mean": chi2_mean,
+            "hel_max": hel_max,
+            "hel_mean": hel_mean,
+            "hel_seq": hel_seq,
+            "hel_cross": hel_cross,
+            "quartic_mean": quartic_mean,
         }
         try:
             grid = {n: parse_grid(n, spec) for n, spec in specs.items() if spec is not None}

@@ -19,6 +19,7 @@ MODULES: Final[tuple[str, ...]] = (
     "adaptive",
     "martingale",
     "square_root",
+    "hellinger",
     "cauchy_schwarz",
     "oracle",
 )

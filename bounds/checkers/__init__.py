@@ -6,7 +6,7 @@ what has to be proven. A symbol that the model does not interpret makes the chec
 """
 
 from bounds.checkers.assembly import Assembly, LeastMember, MemberProof, Routes
-from bounds.checkers.induction import Induction, ProductInduction
+from bounds.checkers.induction import AffinityInduction, Induction, ProductInduction
 from bounds.checkers.laws import (
     BernoulliPinsker,
     ChainStep,
@@ -23,6 +23,7 @@ from bounds.checkers.sums import FiniteSums, MinCases, SumCauchySchwarz, SumRule
 from bounds.checkers.tree import Definition, Moments, PathIdentity, PathTriangle, TreeIdentity
 
 __all__ = [
+    "AffinityInduction",
     "Assembly",
     "BernoulliPinsker",
     "ChainStep",

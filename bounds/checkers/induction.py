@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from bounds.atoms import E, chi, rho
+from bounds.atoms import E, chi, hel, rho, root
 from bounds.checkers.base import checked
 from bounds.proof import Context, StepResult
 from bounds.prover import prove_nonneg
@@ -82,6 +82,52 @@ class ProductInduction:
         if growth != 0 and not growth.is_nonnegative:
             raise ValueError(f"the induction step fails by {growth} ({z} is the product so far)")
         return checked("induction", "all t, symbolic")
+
+
+@dataclass(frozen=True)
+class AffinityInduction:
+    """``E[(N_n - 1)^2] <= 2 - 2 prod_(j<=n) (1 - b_j/2)``, n = t - 1 or T.
+
+    From ``E[(N_n - 1)^2] = 2 - 2 E N_n``, ``E N_t = E[N_(t-1) (1 - h_t/2)]`` and
+    ``h_t <= b_t <= 2``: by induction ``E N_n`` is at least the product (``N >= 0`` and every
+    factor is in [0, 1]).
+
+    Attributes:
+        square, recursion, largest: keys of the premises.
+    """
+
+    square: str
+    recursion: str
+    largest: str
+
+    def needs(self) -> tuple[str, ...]:
+        return (self.square, self.recursion, self.largest)
+
+    def run(self, statement: sp.Basic, context: Context) -> StepResult:
+        past = sp.Product(root[j], (j, 1, t - 1))
+        now = sp.Product(root[j], (j, 1, t))
+        largest = context.steps[self.largest].statement
+        if not isinstance(largest, sp.Le) or largest.lhs != hel[t]:
+            raise ValueError("the premise is not a bound on h_t")
+        recursion = context.steps[self.recursion].statement
+        if recursion != sp.Eq(E(now), E(past * (1 - hel[t] / 2)), evaluate=False):
+            raise ValueError("the recursion of E N_t is not what the premise states")
+        if not isinstance(statement, sp.Le):
+            raise ValueError("not an upper bound")
+        for last in (t - 1, T):
+            length = sp.Product(root[j], (j, 1, last))
+            if statement.lhs == E((length - 1) ** 2):
+                break
+        else:
+            raise ValueError("the left side is not E[(N - 1)^2]")
+        square = context.steps[self.square].statement
+        if square != sp.Eq(statement.lhs, 2 - 2 * E(length), evaluate=False):
+            raise ValueError("the square is not what the premise states")
+        factor = 1 - largest.rhs / 2
+        affinity = sp.Product(factor.subs(t, j), (j, 1, last))
+        if sp.expand(statement.rhs - (2 - 2 * affinity)) != 0:
+            return StepResult("refuted", "induction", "", f"the induction gives 2 - 2 {affinity}")
+        return checked("induction", "all t, symbolic; every factor 1 - h/2 is in [0, 1]")
 
 
 def _without_empty(expression: sp.Expr) -> sp.Expr:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from bounds.atoms import B, E, R, rho
+from bounds.algebra import nonnegative
+from bounds.atoms import B, E, R, hel, rho, root
 from bounds.checkers.base import (
     NoNeeds,
     checked,
@@ -23,30 +24,37 @@ from bounds.checkers.base import (
 from bounds.proof import Context, StepResult
 from bounds.prover import Verdict, prove_eq, prove_le
 from bounds.quantities import T, ell_t, j, t
-from bounds.symbolic_tree import symbolic_tree
+from bounds.symbolic_tree import Tree, root_tree, symbolic_tree
 
 
 @dataclass(frozen=True)
 class TreeIdentity(NoNeeds):
-    """An identity on the symbolic tree: general laws and rewards, T up to ``deepest``."""
+    """An identity on the symbolic tree: general laws and rewards, T up to ``deepest``.
+
+    Attributes:
+        deepest: longest horizon.
+        roots: use the tree whose laws have rational roots (and no rewards).
+    """
 
     deepest: int = 3
+    roots: bool = False
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:
         if not isinstance(statement, sp.Eq):
             raise ValueError("only identities hold on the symbolic tree")
         for depth in range(1, self.deepest + 1):
-            tree = symbolic_tree(depth)
+            tree: Tree = root_tree(depth) if self.roots else symbolic_tree(depth)
             for index in range(1, depth + 1) if statement.has(t) else (1,):
                 left, right = (tree.evaluate(side, {t: index}) for side in statement.args)
-                if left - right != 0:
+                if tree.reduced(left - right) != 0:
                     return StepResult(
                         "refuted",
                         "symbolic",
                         f"T = {depth}, |V| = 2",
-                        f"the sides differ by a nonzero polynomial of {len(left - right)} terms",
+                        "the sides differ by a nonzero function of the laws",
                     )
-        return checked("symbolic", f"T = 1..{self.deepest}, |V| = 2, general laws and rewards")
+        what = "general laws" if self.roots else "general laws and rewards"
+        return checked("symbolic", f"T = 1..{self.deepest}, |V| = 2, {what}")
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,11 @@ class PathIdentity(NoNeeds):
 
         def verdicts() -> Iterator[Verdict]:
             for n in range(1, self.deepest + 1):
-                values = {rho[i]: real(f"rho{i}") for i in range(1, n + 1)}
+                values = {
+                    base[i]: real(f"{base.label.name}{i}")
+                    for base in (rho, root, hel)
+                    for i in range(1, n + 1)
+                }
                 sides = [unroll(side, n) for side in statement.args]
                 yield prove_eq(*[interpret(side, values) for side in sides])
 
@@ -78,22 +90,28 @@ def _ratio_induction(difference: sp.Expr) -> bool:
     does not.
     """
     ratio, past = sp.symbols("r_m M_m", real=True)
-    whole = sp.Product(rho[j], (j, 1, T))
-    before, after = sp.Product(rho[j], (j, 1, t - 1)), sp.Product(rho[j], (j, t + 1, T))
+    base = root if difference.has(root.label) else rho
+    context = sp.Symbol("h_m", nonnegative=True)
+    whole = sp.Product(base[j], (j, 1, T))
+    before, after = sp.Product(base[j], (j, 1, t - 1)), sp.Product(base[j], (j, t + 1, T))
     now: dict[sp.Basic, sp.Expr] = {whole: past}
     then: dict[sp.Basic, sp.Expr] = {past: past * ratio}
     for series in difference.atoms(sp.Sum):
         if series.limits != (sp.Tuple(t, 1, T),):
             return False
         parts, p, f = sp.S.Zero, sp.Symbol("p_m"), sp.Symbol("f_m")
-        marked = sp.expand(series.function.xreplace({before: p, after: f, rho[t]: ratio}))
-        if not marked.free_symbols <= {p, f, ratio}:
+        marked = sp.expand(
+            series.function.xreplace({before: p, after: f, base[t]: ratio, hel[t]: context})
+        )
+        if not marked.free_symbols <= {p, f, ratio, context}:
             return False
         for term in sp.Add.make_args(marked):
             coefficient, monomial = term.as_coeff_Mul()
             total = sp.Symbol(f"Z[{monomial}]_m", real=True)
             growth = ratio ** sp.degree(monomial, f) if monomial.has(f) else sp.S.One
             parts += coefficient * total
+            if monomial.has(f) and monomial.has(context):
+                return False
             then[total] = total * growth + monomial.subs({f: 1, p: past})
         now[series] = parts
     start = difference.xreplace(now)
@@ -130,12 +148,21 @@ def _scaled(expression: sp.Expr) -> sp.Expr:
 
 @dataclass(frozen=True)
 class PathTriangle(NoNeeds):
-    """Triangle inequality inside an expectation; atoms on the path are free real numbers."""
+    """Triangle inequality inside an expectation; atoms on the path are free real numbers.
 
+    Attributes:
+        parts: subexpressions taken as free real numbers, nonnegative where they are shown to be;
+            none: the atoms themselves, sums written out for short horizons.
+    """
+
+    parts: tuple[sp.Expr, ...] = ()
     horizons: tuple[int, ...] = (1, 2)
     outcomes: int = 2
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:
+        if self.parts:
+            return self._by_parts(statement)
+
         def verdicts() -> Iterator[Verdict]:
             for horizon in self.horizons:
 
@@ -144,6 +171,8 @@ class PathTriangle(NoNeeds):
                     for k in range(1, horizon + 1):
                         found[rho[k]] = 1 + real(f"y{k}{i}")
                         found[B[k]] = real(f"B{k}{i}")
+                        found[root[k]] = nonneg(f"r{k}{i}")
+                        found[hel[k]] = nonneg(f"h{k}{i}")
                     return found
 
                 lhs, rhs = (
@@ -154,6 +183,22 @@ class PathTriangle(NoNeeds):
 
         return decide_all(
             verdicts(), f"T = 1..{self.horizons[-1]}, {self.outcomes} outcomes, real terms"
+        )
+
+    def _by_parts(self, statement: sp.Basic) -> StepResult:
+        signs = [nonnegative(part) for part in self.parts]
+
+        def values(i: int) -> dict[sp.Basic, sp.Expr]:
+            return {
+                part: nonneg(f"a{k}{i}") if sign else real(f"a{k}{i}")
+                for k, (part, sign) in enumerate(zip(self.parts, signs, strict=True))
+            }
+
+        lhs, rhs = (
+            sp.expand(_scaled(_outcomes(side, 0, self.outcomes, values))) for side in statement.args
+        )
+        return from_verdict(
+            self._compare(statement, lhs, rhs), f"any T, {self.outcomes} outcomes, free parts"
         )
 
     @staticmethod
@@ -198,9 +243,9 @@ class Moments(NoNeeds):
 
 @dataclass(frozen=True)
 class Definition(NoNeeds):
-    """``rho_t = exp(l_t)``, the log importance ratio."""
+    """``rho_t = exp(l_t)``, the log importance ratio, or ``rho_t = r_t^2``, its root."""
 
     def run(self, statement: sp.Basic, context: Context) -> StepResult:
         p, q = sp.symbols("p_m q_m", positive=True)
-        values = {rho[t]: q / p, ell_t[t]: sp.log(q / p)}
+        values = {rho[t]: q / p, ell_t[t]: sp.log(q / p), root[t]: sp.sqrt(q / p)}
         return from_verdict(decide(statement, values), "all positive probabilities")
