@@ -1,10 +1,10 @@
 """Layout of the contexts of a full autoregressive tree: one axis, level after level.
 
-A tree of horizon ``T`` over a vocabulary of ``V`` tokens has ``V^t`` contexts before token ``t + 1``
-(``t = 0..T-1``), so ``C = (V^T - 1)/(V - 1)`` in all. Policies are arrays ``[B, C, V]`` whose context
-axis lists level 0 (the empty context), then level 1 in lexicographic order of its token, and so
-on. The context that follows context ``c`` of a level by token ``y`` is number ``c V + y`` of the
-next level; leaves are numbered ``0..V^T - 1`` in the same way.
+A tree of horizon ``T`` over a vocabulary of ``V`` tokens has ``V^t`` contexts before token
+``t + 1`` (``t = 0..T-1``), so ``C = (V^T - 1)/(V - 1)`` in all. Policies are arrays ``[B, C, V]``
+whose context axis lists level 0 (the empty context), then level 1 in lexicographic order of its
+token, and so on. The context that follows context ``c`` of a level by token ``y`` is number
+``c V + y`` of the next level; leaves are numbered ``0..V^T - 1`` in the same way.
 """
 
 from __future__ import annotations
