@@ -257,7 +257,8 @@ def _grid(count: int) -> tuple[list[float], list[float]]:
     """Bets ``c`` and log weights, from the number of values alone.
 
     ``c = 1`` is best when the range decides (long sequences, few of them) and holds half of the
-    mass; the halvings below it go down to what a standard deviation of ``upper - m`` would want at 95%.
+    mass; the halvings below it go down to the best at 95% for a standard deviation of
+    ``upper - m``.
     """
     least = min(0.5, math.sqrt(_TWO_LOG_20 / count))
     halvings = max(1, math.ceil(-math.log2(least)))

@@ -19,6 +19,7 @@ def audit_figure(
     title: str,
     confidence: float = 0.95,
     exact_rows: bool = True,
+    certificate: float | None = None,
 ) -> Figure:
     """Four panels: KL by position, log ratios, mismatch against p, bound ladder.
 
@@ -30,6 +31,7 @@ def audit_figure(
         title: of the whole figure.
         confidence: level of all intervals.
         exact_rows: whether divergences come from full rows.
+        certificate: upper confidence bound on the Oracle at level ``confidence``, if any.
     """
     with style():
         figure = Figure(figsize=(11.5, 7.2), layout="constrained")
@@ -38,7 +40,7 @@ def audit_figure(
         _position(axes[0], curves["position"], confidence, exact_rows)
         _histogram(axes[1], curves["log_ratio"])
         _mismatch(axes[2], curves["mismatch"], confidence)
-        _ladder(right.subplots(), bounds, oracle, confidence)
+        _ladder(right.subplots(), bounds, oracle, confidence, certificate)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure
 
@@ -106,13 +108,17 @@ def _mismatch(axes: Axes, table: pd.DataFrame, confidence: float) -> None:
 
 
 def _ladder(
-    axes: Axes, bounds: pd.DataFrame, oracle: tuple[float, float, float], confidence: float
+    axes: Axes,
+    bounds: pd.DataFrame,
+    oracle: tuple[float, float, float],
+    confidence: float,
+    certificate: float | None,
 ) -> None:
     shown = bounds[bounds["value"].notna() & ~bounds["name"].str.contains("-small")]
     shown = shown[np.isfinite(shown["value"].astype(float)) & (shown["value"] > 0)]
     shown = shown.sort_values("value", ascending=False).reset_index(drop=True)
     y = np.arange(len(shown))
-    top = float(shown["value"].max()) * 3
+    top = max(float(shown["value"].max()), certificate or 0.0) * 3
     bottom = min(max(oracle[1], 1e-12), float(shown["value"].min())) / 2
     axes.axvspan(1, top, color=PALETTE["vacuous"], lw=0, zorder=0)
     axes.axvspan(max(oracle[1], 1e-12), oracle[2], color=PALETTE["oracle"], alpha=0.25, lw=0)
@@ -141,4 +147,7 @@ def _ladder(
     axes.text(1.15, -0.45, "vacuous", color="#9A6B55", fontsize=8, va="center")
     axes.plot([], [], color=PALETTE["oracle"], lw=5, alpha=0.4,
               label=f"Oracle, {confidence:.0%} interval")  # fmt: skip
+    if certificate is not None:
+        axes.axvline(certificate, color=PALETTE["oracle"], lw=1.4, ls="--",
+                     label=f"certified at {100 * confidence:g}%")  # fmt: skip
     axes.legend(loc="upper right", frameon=True, framealpha=0.95, edgecolor="none")

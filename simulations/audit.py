@@ -1,12 +1,15 @@
 """Audit of a rollout log: measured divergences, every bound at them, the Oracle, tightness.
 
-Nothing here is certified: means over contexts come from a sample of sequences, and the largest
-divergence over visited contexts can only be too low. So every number is an *estimate*, with a
-percentile bootstrap interval over sequences (the unit that was drawn independently).
+Means over contexts come from a sample of sequences, and the largest divergence over visited
+contexts can only be too low. So every number is an *estimate*, with a percentile bootstrap interval
+over sequences (the unit that was drawn independently), and no bound here is certified. One number
+apart is certified at a level, under assumptions that it names: the confidence bound on the Oracle
+(:mod:`bounds.confidence`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +22,7 @@ from arviz_stats.base import array_stats
 
 from bounds import registry
 from bounds.compile import Positions, evaluate_expression, integrand
+from bounds.confidence import OneSidedBound, oracle_upper_confidence
 from bounds.errors import InputError
 from bounds.evaluate import REWARD_RANGE, Evaluation, evaluate
 from simulations.logs import RolloutLog, read_log
@@ -99,6 +103,8 @@ class Audit:
         quantities: measured divergences.
         bounds: every registry bound.
         oracle: reward-free Oracle, 1/2 E_roll|W|, with interval.
+        certificate: one-sided confidence bound on the Oracle at level ``confidence``, with what it
+            rests on. It needs no estimate and no registry bound.
         khat: Pareto shape of the tail of \\|W\\| (PSIS), NaN when it cannot be fitted.
         khat_threshold: above it the Oracle's estimate and interval cannot be trusted.
         warnings: in plain words.
@@ -115,6 +121,7 @@ class Audit:
     quantities: tuple[Estimate, ...]
     bounds: tuple[BoundEstimate, ...]
     oracle: Estimate
+    certificate: OneSidedBound
     khat: float
     khat_threshold: float
     warnings: tuple[str, ...]
@@ -140,6 +147,7 @@ class Audit:
             "curves": self.curves,
             "bounds": self.to_pandas(),
             "oracle": (self.oracle.value, self.oracle.low, self.oracle.high),
+            "certificate": self.certificate.value,
             "confidence": self.confidence,
             "exact_rows": self.exact_rows,
         }
@@ -166,6 +174,15 @@ class Audit:
             "confidence": self.confidence,
             "quantities": [record(entry) for entry in self.quantities],
             "oracle": record(self.oracle),
+            "certificate": {
+                "value": self.certificate.value,
+                "label": self.certificate.label,
+                "level": self.certificate.level,
+                "if": list(self.certificate.assumptions),
+                "n": self.certificate.n,
+                "range": self.certificate.upper,
+                "vacuous": self.certificate.value > REWARD_RANGE,
+            },
             "pareto_khat": clean(self.khat),
             "pareto_khat_threshold": self.khat_threshold,
             "bounds": [{**record(entry), "vacuous": entry.vacuous} for entry in self.bounds],
@@ -175,7 +192,9 @@ class Audit:
     def __str__(self) -> str:
         head = (
             f"{self.log}: {self.sequences} sequences, {self.tokens} tokens, T = {self.longest}\n"
-            f"Oracle {self.oracle.value:.4g} [{self.oracle.low:.4g}, {self.oracle.high:.4g}]"
+            f"Oracle {self.oracle.value:.4g} [{self.oracle.low:.4g}, {self.oracle.high:.4g}], "
+            f"an estimate; at most {self.certificate.value:.4g}, {self.certificate.label} if "
+            + "; ".join(self.certificate.assumptions)
         )
         lines = [
             f"  {e.name:38s} {e.value:12.5g} [{e.low:.4g}, {e.high:.4g}]  {e.status}"
@@ -191,6 +210,8 @@ def audit(
     seed: int = 0,
     n_boot: int = 2000,
     confidence: float = 0.95,
+    max_length: int | None = None,
+    ratio_floor: float = 0.0,
 ) -> Audit:
     """Audit a log.
 
@@ -198,7 +219,11 @@ def audit(
         log: a :class:`~simulations.logs.RolloutLog`, or a path to read.
         seed: of the bootstrap; the result is reproducible to the bit on CPU.
         n_boot: bootstrap resamples of the sequences.
-        confidence: level of the intervals, in (0, 1).
+        confidence: level of the intervals and of the certificate, in (0, 1).
+        max_length: the longest response that could have been sampled (generation limit), for the
+            certificate; by default the longest logged, which is then one of its assumptions.
+        ratio_floor: a number in [0, 1) that no ratio theta/roll of any token is below, known from
+            outside the log; it makes the certificate sharper.
 
     Raises:
         InputError: a bad log, or options out of range.
@@ -211,6 +236,7 @@ def audit(
         raise InputError(f"--confidence is {confidence}; give a level in (0, 1) such as 0.95")
     if not isinstance(log, RolloutLog):
         log = read_log(log)
+    certificate = _certificate(log, confidence, max_length, ratio_floor)
     exact = all(name in log.columns for name in ("kl", "tv", "chi2"))
     tokenwise = _token_divergences(log, exact)
     count = len(log.sequence_ids)
@@ -243,9 +269,10 @@ def audit(
         _quantities(log, tokenwise, exact, weights, tails),
         entries,
         oracle,
+        certificate,
         khat,
         threshold,
-        _warnings(log, exact, khat, threshold, entries),
+        (*_warnings(log, exact, khat, threshold, entries), *_reach(certificate)),
         _curves(log, tokenwise, weights, tails),
         dict(log.metadata),
     )
@@ -315,6 +342,47 @@ def _per_sequence_oracle(log: RolloutLog) -> FloatArray:
     return np.asarray(evaluate_expression(expression, {"T": horizon, "log_ratio": positions}))
 
 
+def _certificate(
+    log: RolloutLog, level: float, max_length: int | None, floor: float
+) -> OneSidedBound:
+    """Confidence bound on the Oracle for the log's own prompts; the unit is the sequence."""
+    longest = log.mask.shape[1]
+    horizon = longest if max_length is None else max_length
+    if horizon < longest:
+        raise InputError(
+            f"--max-length is {horizon} but {log.name} holds a response of {longest} tokens; give "
+            "the generation limit"
+        )
+    if not 0 <= floor < 1:
+        raise InputError(f"--ratio-floor is {floor}; a lower bound on every ratio is in [0, 1)")
+    ratio = log.log_ratio
+    # log-probs come rounded, so a token may sit a hair below a floor that holds
+    below = np.exp(ratio) < floor * (1 - 1e-6)
+    if below.any():
+        row, token = (int(i[0]) for i in np.nonzero(below))
+        raise InputError(
+            f"{log.name}: row {row} (sequence {log.sequence_ids[row]}), token {token}: its ratio "
+            f"{np.exp(ratio[row, token]):g} is below --ratio-floor {floor:g}; lower the floor"
+        )
+    return oracle_upper_confidence(
+        ratio.sum(axis=1), np.expm1(ratio).sum(axis=1), horizon, level=level, floor=floor
+    )
+
+
+def _reach(certificate: OneSidedBound) -> Iterator[str]:
+    """Why a certificate says nothing, when that is for want of sequences, and what would help."""
+    log_term = -math.log1p(-certificate.level)
+    least = -certificate.upper * math.expm1(-log_term / certificate.n)
+    if certificate.value <= REWARD_RANGE or certificate.upper <= REWARD_RANGE:
+        return
+    needed = math.ceil((log_term + math.log(2)) / -math.log1p(-REWARD_RANGE / certificate.upper))
+    yield (
+        f"The certificate is vacuous: from ratios alone, {certificate.n} sequences in which the "
+        f"worst error can reach {certificate.upper:g} cannot certify much less than {least:.2g}. "
+        f"Below {REWARD_RANGE:g} takes more than about {needed} sequences, or --ratio-floor."
+    )
+
+
 def _khat(worst: FloatArray) -> tuple[float, float]:
     """PSIS tail shape of ``|W|`` and the threshold ``min(1 - 1/log10 S, 0.7)`` (Vehtari et al.)."""
     size = len(worst)
@@ -322,10 +390,13 @@ def _khat(worst: FloatArray) -> tuple[float, float]:
     positive = worst[worst > 0]
     if len(positive) < _SMALL_SAMPLE or np.ptp(positive) == 0 or not np.isfinite(positive).all():
         return float("nan"), threshold
+    # ties at or next to the tail's cutoff leave no shape to fit: an error, or a division by zero
     try:
-        return float(array_stats.psislw(np.log(positive))[1]), threshold
-    except ValueError:  # the tail holds one value many times over: no shape to fit
-        return float("nan"), threshold
+        with np.errstate(divide="ignore", invalid="ignore"):
+            khat = float(array_stats.psislw(np.log(positive))[1])
+    except ValueError:
+        khat = float("nan")
+    return (khat if math.isfinite(khat) else float("nan")), threshold
 
 
 def _interval(values: FloatArray, tails: tuple[float, float]) -> tuple[float, float]:
@@ -493,7 +564,7 @@ def _curves(
         with np.errstate(invalid="ignore", divide="ignore"):
             boot = (weights @ totals) / denominator
         boot = boot[np.isfinite(boot)]
-        lower, upper = np.quantile(boot, tails)
+        lower, upper = np.quantile(boot, tails) if len(boot) else (np.nan, np.nan)
         rows.append(
             {
                 "p": float(np.where(inside, p, 0.0).sum() / per_sequence.sum()),

@@ -132,6 +132,52 @@ def test_bounds_hold_and_nothing_is_certified(log: Path) -> None:
     assert {entry.label for entry in (*result.quantities, result.oracle)} == {"estimate"}
 
 
+def test_the_certificate_is_apart_from_the_estimates(log: Path) -> None:
+    result = audit(log)
+    truth = exact(tree(0))["oracle"]
+    certificate = result.certificate
+    assert truth < certificate.value < 0.2
+    assert certificate.label == "certified at 95%"
+    assert certificate.n == 600
+    assert audit(log, confidence=0.9).certificate.value < certificate.value
+    assert audit(log, max_length=50).certificate.value > certificate.value
+    assert audit(log, ratio_floor=0.2).certificate.value < certificate.value
+    document = result.to_dict()["certificate"]
+    assert document["value"] == certificate.value
+    assert any("not trained on it" in words for words in document["if"])
+    assert "no response can be longer than T = 3" in str(result)
+
+
+def test_certificates_cover_the_exact_oracle() -> None:
+    """One-sided 80% over 60 independent logs: more than 22 misses has probability below 1e-3."""
+    from simulations.logs import RolloutLog
+
+    laws = tree(2, scale=1.0)
+    truth = exact(laws)["oracle"]
+    missed = 0
+    for seed in range(60):
+        columns = sampled(laws, 60, seed)
+        roll, theta = (np.array(columns[name]) for name in ("rollout_logprobs", "train_logprobs"))
+        mask = np.ones(roll.shape, dtype=bool)
+        ids = tuple(str(i) for i in range(len(roll)))
+        one = RolloutLog("tree", ids, mask, roll, theta, {}, {})
+        missed += audit(one, n_boot=1, confidence=0.8).certificate.value < truth
+    assert missed <= 22
+
+
+def test_the_command_shows_what_the_certificate_rests_on(log: Path) -> None:
+    shown = CliRunner().invoke(app, ["audit", str(log), "--bootstrap", "20"]).output
+    assert "certified at 95%: <= 0." in shown
+    assert "theta was fixed before the log was drawn" in shown
+    shown = (
+        CliRunner()
+        .invoke(app, ["audit", str(log), "--bootstrap", "20", "--max-length", "4096"])
+        .output
+    )
+    assert "vacuous: above the reward range" in shown
+    assert "more than about" in shown
+
+
 def test_reproducible_to_the_bit(log: Path) -> None:
     assert audit(log, seed=3).to_dict() == audit(log, seed=3).to_dict()
     assert audit(log, seed=3).oracle.low != audit(log, seed=4).oracle.low
@@ -243,7 +289,15 @@ def test_bad_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--bootstrap", "0"], ["--confidence", "1"], ["--seed", "-1"], ["--figure", "x.gif"]],
+    [
+        ["--bootstrap", "0"],
+        ["--confidence", "1"],
+        ["--seed", "-1"],
+        ["--figure", "x.gif"],
+        ["--max-length", "2"],
+        ["--ratio-floor", "1"],
+        ["--ratio-floor", "0.99"],
+    ],
 )
 def test_bad_options(log: Path, arguments: list[str]) -> None:
     result = CliRunner().invoke(app, ["audit", str(log), *arguments])

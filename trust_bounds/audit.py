@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from bounds.errors import InputError
+from bounds.evaluate import REWARD_RANGE
 from simulations.files import atomic_path
 from trust_bounds.common import console, fail, figure_format
 from trust_bounds.evaluate import parse_names
@@ -89,6 +90,13 @@ def _oracle_line(oracle: Estimate, result: Audit) -> str:
     )
 
 
+def _certificate_lines(result: Audit) -> list[str]:
+    found = result.certificate
+    reach = " (vacuous: above the reward range)" if found.value > REWARD_RANGE else ""
+    head = f"Oracle (worst reward), {found.label}: <= {found.value:.4g}{reach}, if"
+    return [head, *(f"  - {text}" for text in found.assumptions)]
+
+
 def _draw(result: Audit, path: Path, kind: str) -> None:
     from figures.audit import audit_figure
 
@@ -112,7 +120,17 @@ def register(app: typer.Typer) -> None:
         figure: Annotated[Path | None, typer.Option(help="Also draw: .png, .pdf or .svg.")] = None,
         seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
         bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples.")] = 2000,
-        confidence: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+        confidence: Annotated[
+            float, typer.Option(help="Level of the intervals and of the certificate.")
+        ] = 0.95,
+        max_length: Annotated[
+            int | None,
+            typer.Option(help="Longest possible response (generation limit), for the certificate."),
+        ] = None,
+        ratio_floor: Annotated[
+            float,
+            typer.Option(help="No ratio theta/roll can be below this; sharpens the certificate."),
+        ] = 0.0,
         bounds: Annotated[str | None, typer.Option(help="Only these, comma-separated.")] = None,
     ) -> None:
         """Measure a rollout log's divergences and every bound at them, with intervals."""
@@ -123,7 +141,14 @@ def register(app: typer.Typer) -> None:
             if seed < 0:
                 raise InputError(f"--seed is {seed}; give a whole number >= 0")
             kind = figure_format(figure) if figure is not None else ""
-            result = audit(file, seed=seed, n_boot=bootstrap, confidence=confidence)
+            result = audit(
+                file,
+                seed=seed,
+                n_boot=bootstrap,
+                confidence=confidence,
+                max_length=max_length,
+                ratio_floor=ratio_floor,
+            )
             if figure is not None:
                 _draw(result, figure, kind)
         except InputError as error:
@@ -139,5 +164,7 @@ def register(app: typer.Typer) -> None:
         console.print(_quantities(result))
         console.print(_bounds(result, names))
         console.print(_oracle_line(result.oracle, result))
+        for line in _certificate_lines(result):
+            console.print(line)
         for warning in result.warnings:
             console.print(f"note: {warning}")
