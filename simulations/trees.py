@@ -84,8 +84,9 @@ class TreeQuantities:
 
     def __getitem__(self, index: Any) -> TreeQuantities:
         """The same quantities of part of the batch."""
-        present = {f.name: getattr(self, f.name) for f in fields(self)}
-        return TreeQuantities(**{k: None if v is None else v[index] for k, v in present.items()})
+        present: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        taken: dict[str, Any] = {k: None if v is None else v[index] for k, v in present.items()}
+        return TreeQuantities(**taken)
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,11 @@ def tree_quantities(
 
 def _joined(parts: Iterable[TreeQuantities]) -> TreeQuantities:
     held = list(parts)
-    columns = {f.name: [getattr(part, f.name) for part in held] for f in fields(TreeQuantities)}
-    return TreeQuantities(**{k: None if v[0] is None else torch.cat(v) for k, v in columns.items()})
+    columns: dict[str, Any] = {}
+    for f in fields(TreeQuantities):
+        values = [getattr(part, f.name) for part in held]
+        columns[f.name] = None if values[0] is None else torch.cat(values)
+    return TreeQuantities(**columns)
 
 
 def _enumerate(

@@ -164,8 +164,10 @@ def test_identities(shape: TreeShape, seed: int, holes: float) -> None:
     roll, theta, reward = draw(shape, 8, seed, 1.0, holes)
     got = tree_quantities(roll, theta, reward, shape=shape)
     weights = leaf_weights(roll, theta, shape=shape)
-    assert got.J_theta is not None and got.J_roll is not None
-    assert got.error is not None and got.surrogate_gain is not None
+    assert got.J_theta is not None
+    assert got.J_roll is not None
+    assert got.error is not None
+    assert got.surrogate_gain is not None
     torch.testing.assert_close(
         got.J_theta - got.J_roll - got.surrogate_gain, got.error, atol=1e-14, rtol=0
     )
@@ -228,8 +230,8 @@ def test_gradients_match_finite_differences() -> None:
             a.log_softmax(-1), b.log_softmax(-1), reward, shape=shape, validate=False
         )
         assert got.error is not None
-        names = ("oracle", "tv_seq", "kl_seq", "hel_seq", "hel_cross", "quartic_mean_t")
-        names += ("chi2_max_t", "kl_mean_t", "tv_max_t")
+        names = ["oracle", "tv_seq", "kl_seq", "hel_seq", "hel_cross", "quartic_mean_t"]
+        names += ["chi2_max_t", "kl_mean_t", "tv_max_t"]
         return (got.error, *(getattr(got, name) for name in names))
 
     inputs = (roll.requires_grad_(), theta.requires_grad_())
@@ -251,11 +253,14 @@ def test_infinite_kl_leaves_total_variation_finite() -> None:
     theta = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64).log()
     shape = TreeShape(1, 2)
     got = tree_quantities(roll, theta, shape=shape)
-    assert got.kl_seq.isinf().all() and got.kl_max_t.isinf().all()
-    assert float(got.tv_seq) == 0.5 and float(got.tv_max_t) == 0.5
+    assert got.kl_seq.isinf().all()
+    assert got.kl_max_t.isinf().all()
+    assert float(got.tv_seq) == 0.5
+    assert float(got.tv_max_t) == 0.5
     assert float(got.chi2_max_t) == 1.0
     back = tree_quantities(theta, roll, shape=shape)
-    assert back.chi2_mean_t.isinf().all() and back.quartic_mean_t.isinf().all()
+    assert back.chi2_mean_t.isinf().all()
+    assert back.quartic_mean_t.isinf().all()
     assert float(back.kl_seq) == pytest.approx(np.log(2), rel=1e-15)
     routes = evaluate(["coupling-sharp", "mixed-tv-sharp"], validate=False, **got.inputs())
     assert all(bool(torch.isfinite(entry.value).all()) for entry in routes)
@@ -266,7 +271,9 @@ def test_a_context_that_neither_policy_reaches_has_no_say() -> None:
     rows = torch.tensor([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
     other = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], dtype=torch.float64)
     got = tree_quantities(rows.log()[None], other.log()[None], shape=shape)
-    assert float(got.tv_max_t.max()) == 0 and float(got.kl_seq) == 0 and float(got.oracle) == 0
+    assert float(got.tv_max_t.max()) == 0
+    assert float(got.kl_seq) == 0
+    assert float(got.oracle) == 0
 
 
 def _bad(change: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, TreeShape]:
