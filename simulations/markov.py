@@ -105,7 +105,7 @@ class MarkovQuantities:
     def __getitem__(self, index: Any) -> MarkovQuantities:
         """The same quantities of part of the batch."""
         held: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        part = {k: None if v is None else v[index] for k, v in held.items()}
+        part: dict[str, Any] = {k: None if v is None else v[index] for k, v in held.items()}
         return replace(self, **part)
 
 
@@ -123,7 +123,8 @@ class _Problem:
 
     def __getitem__(self, rows: slice) -> _Problem:
         held: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v[rows] for k, v in held.items() if isinstance(v, Tensor)})
+        rowwise: dict[str, Any] = {k: v[rows] for k, v in held.items() if isinstance(v, Tensor)}
+        return replace(self, **rowwise)
 
 
 def markov_quantities(
