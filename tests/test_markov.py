@@ -1,4 +1,4 @@
-"""Markov MDPs by dynamic programming: against enumeration of all paths, mpmath, and themselves."""
+"""Markov MDPs: dynamic programming and Monte Carlo against enumeration, mpmath, closed forms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from bounds.errors import InputError
 from bounds.evaluate import evaluate
+from simulations.iid import iid_quantities
 from simulations.markov import MAXIMA, MEANS, MarkovQuantities, markov_quantities
+from simulations.markov_mc import catoni, markov_monte_carlo
 
 RETURNS = ("J_roll", "J_theta", "surrogate_gain", "error")
 SCALARS = (
@@ -338,3 +340,71 @@ def test_a_reward_that_no_policy_earns_is_free() -> None:
     mdp["reward"][:, :, 1] = torch.inf
     found = markov_quantities(**mdp)
     assert float(found.error) == 0.0  # type: ignore[arg-type]
+
+
+def test_intervals_cover_the_enumerated_truth() -> None:
+    mdp = instance(12, 3, 3, 5, scale=0.7)
+    arguments = {k: v for k, v in mdp.items() if k not in ("reward", "terminal")}
+    found = markov_monte_carlo(**arguments, n=20000, seed=1, level=0.999)
+    for b in range(12):
+        exact = enumerated(mdp, b)
+        assert found.tv_seq.low[b] <= exact["tv_seq"] <= found.tv_seq.high[b]
+        assert found.oracle.low[b] <= exact["oracle"] <= found.oracle.high[b]
+        assert float(found.oracle.mean[b]) == pytest.approx(exact["oracle"], rel=0.1)
+
+
+@pytest.mark.parametrize("gap", [0.001, 0.1])
+def test_intervals_cover_the_exact_iid_value_in_both_regimes(gap: float) -> None:
+    roll = torch.tensor([[0.3, 0.7]], dtype=torch.float64).log()
+    theta = torch.tensor([[0.3 + gap, 0.7 - gap]], dtype=torch.float64).log()
+    step = torch.zeros((1, 1, 2), dtype=torch.int64)
+    exact = iid_quantities(roll, theta, 500)
+    covered = 0
+    for seed in range(10):
+        found = markov_monte_carlo(
+            roll[:, None], theta[:, None], step, T=500, n=2000, seed=seed, level=0.9
+        )
+        covered += int(found.oracle.low <= exact.oracle <= found.oracle.high)
+        covered += int(found.tv_seq.low <= exact.tv_seq <= found.tv_seq.high)
+        assert float(found.oracle.high - found.oracle.low) < 2 * float(exact.oracle)
+    assert covered >= 18
+
+
+def test_same_seed_same_bits() -> None:
+    mdp = instance(3, 4, 40, 20)
+    arguments = {k: v for k, v in mdp.items() if k not in ("reward", "terminal")}
+    one, two = (markov_monte_carlo(**arguments, n=100, seed=5) for _ in range(2))
+    assert torch.equal(one.oracle.value, two.oracle.value)
+    assert torch.equal(one.tv_seq.low, two.tv_seq.low)
+
+
+def test_huge_ratios_do_not_spoil_the_estimate() -> None:
+    mdp = instance(2, 2, 2, 3000, scale=3.0)
+    arguments = {k: v for k, v in mdp.items() if k not in ("reward", "terminal")}
+    found = markov_monte_carlo(**arguments, n=200, seed=0)
+    assert bool(torch.isfinite(found.oracle.mean).all())
+    assert bool((found.oracle.low <= found.oracle.value).all())
+    assert bool((found.oracle.value <= found.oracle.high).all())
+
+
+def test_catoni_covers_a_heavy_tail() -> None:
+    """Pareto with tail index 2.2: the interval holds though the sample variance is unstable."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.rand((400, 500), generator=g, dtype=torch.float64) ** (-1 / 2.2)
+    mean, variance = 2.2 / 1.2, 2.2 / (1.2**2 * 0.2)
+    ones = torch.ones(400, dtype=torch.float64)
+    found = catoni(z, variance * ones, 0.95, 0 * ones, torch.inf * ones)
+    inside = (found.low <= mean) & (mean <= found.high)
+    assert float(inside.double().mean()) >= 0.95
+
+
+def test_bad_options_are_refused() -> None:
+    mdp = instance(1, 2, 3, 4)
+    arguments = {k: v for k, v in mdp.items() if k not in ("reward", "terminal")}
+    with pytest.raises(InputError, match="n is 5"):
+        markov_monte_carlo(**arguments, n=5, seed=0)
+    with pytest.raises(InputError, match="level is 2"):
+        markov_monte_carlo(**arguments, n=500, seed=0, level=2)
+    arguments["log_roll"] = torch.tensor([0.5, 0.5, 0.0]).double().log().expand(1, 2, 3).clone()
+    with pytest.raises(InputError, match="row 0: theta has mass"):
+        markov_monte_carlo(**arguments, n=500, seed=0)
