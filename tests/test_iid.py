@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bounds.errors import InputError
 from bounds.evaluate import evaluate
 from simulations.iid import excess, iid_quantities, multinomial_mass
+from simulations.iid_lattice import iid_tv_bracket
 from simulations.markov import markov_quantities
 
 
@@ -224,3 +225,64 @@ def test_batch_and_single_agree_to_the_bit() -> None:
 def test_bad_input_is_refused(roll: torch.Tensor, T: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         iid_quantities(roll, roll, T)
+
+
+@pytest.mark.parametrize(
+    ("T", "p", "q"),
+    [
+        (1000, [0.3, 0.7], [0.31, 0.69]),
+        (10**5, [0.3, 0.7], [0.302, 0.698]),
+        (10**5, [0.3, 0.7], [0.4, 0.6]),
+        (300, [0.2, 0.3, 0.5], [0.21, 0.3, 0.49]),
+        (7, [0.2, 0.3, 0.5], [0.5, 0.3, 0.2]),
+        (20, [0.2, 0.3, 0.5], [0.3, 0.7, 0.0]),
+        (1, [0.2, 0.8], [0.3, 0.7]),
+        (50, [0.4, 0.6], [0.4, 0.6]),
+    ],
+)
+def test_lattice_bracket_holds_the_exact_tv(T: int, p: list[float], q: list[float]) -> None:
+    exact = float(iid_quantities(logs(p), logs(q), T).tv_seq)
+    widths = []
+    for points in (2**12, 2**16):
+        found = iid_tv_bracket(logs(p), logs(q), T, points=points)
+        assert float(found.low) <= exact * (1 + 1e-12) + 1e-15
+        assert exact <= float(found.high) * (1 + 1e-12) + 1e-15
+        widths.append(float(found.high - found.low))
+    assert widths[1] <= widths[0] + 1e-6
+
+
+def test_lattice_bracket_narrows_as_the_square_of_its_points() -> None:
+    roll, theta = logs([0.3, 0.7]), logs([0.31, 0.69])
+    width = [
+        float((b := iid_tv_bracket(roll, theta, 1000, points=n)).high - b.low)
+        for n in (2**14, 2**17)
+    ]
+    assert width[1] < width[0] / 40
+
+
+@settings(max_examples=20)
+@given(
+    V=st.integers(2, 4), T=st.integers(1, 40), seed=st.integers(0, 10**6), scale=st.floats(1e-3, 2)
+)
+def test_lattice_bracket_on_random_laws(V: int, T: int, seed: int, scale: float) -> None:
+    g = torch.Generator().manual_seed(seed)
+    roll = torch.randn((1, V), generator=g, dtype=torch.float64)
+    theta = (roll + scale * torch.randn((1, V), generator=g, dtype=torch.float64)).log_softmax(-1)
+    roll = roll.log_softmax(-1)
+    exact = float(iid_quantities(roll, theta, T).tv_seq)
+    found = iid_tv_bracket(roll, theta, T, points=2**13)
+    assert float(found.low) <= exact * (1 + 1e-12) <= float(found.high) * (1 + 2e-12)
+
+
+def test_lattice_serves_a_vocabulary_of_a_thousand_at_ten_thousand_tokens() -> None:
+    g = torch.Generator().manual_seed(0)
+    roll = torch.randn((2, 1000), generator=g, dtype=torch.float64)
+    theta = roll + 0.01 * torch.randn((2, 1000), generator=g, dtype=torch.float64)
+    roll, theta = roll.log_softmax(-1), theta.log_softmax(-1)
+    found = iid_tv_bracket(roll, theta, 10**4)
+    assert bool((found.high - found.low < 1e-3).all())
+    chi2 = ((theta.exp() - roll.exp()) ** 2 / roll.exp()).sum(-1)
+    normal = 2 * scipy.stats.norm.cdf(0.5 * (1e4 * chi2.numpy()) ** 0.5) - 1
+    np.testing.assert_allclose(found.high, normal, rtol=0.01)
+    with pytest.raises(InputError, match="points is 1000"):
+        iid_tv_bracket(roll, theta, 10, points=1000)
