@@ -67,7 +67,7 @@ def test_a_token_that_theta_never_emits() -> None:
         iid_quantities(logs(list(q)), logs(list(p)), 5)
 
 
-@pytest.mark.parametrize(("T", "gap"), [(7, 1e-9), (300, 1e-9), (300, 1e-5), (3000, 1e-2)])
+@pytest.mark.parametrize(("T", "gap"), [(7, 1e-9), (300, 1e-9), (300, 1e-5), (1000, 1e-2)])
 def test_digits_survive_against_mpmath(T: int, gap: float) -> None:
     """The Oracle of two nearly equal laws: 60 digits, from the same log-probs."""
     roll = torch.tensor([[0.3, 0.7]], dtype=torch.float64).log()
@@ -97,7 +97,7 @@ def test_multinomial_masses() -> None:
             torch.stack([k, T - k], -1), torch.tensor([[p, 1 - p]], dtype=torch.float64)
         )[0]
         assert float(mass.sum()) == pytest.approx(1, abs=1e-12)
-        near = np.unique(np.clip(np.linspace(T * p - 60, T * p + 60, 41).astype(int), 0, T))
+        near = np.unique(np.clip(np.linspace(T * p - 60, T * p + 60, 9).astype(int), 0, T))
         with mpmath.workdps(50):
             for n in near:
                 exact = mpmath.binomial(T, int(n)) * mpmath.mpf(p) ** int(n)

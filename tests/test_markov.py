@@ -188,7 +188,7 @@ def test_every_bound_is_at_least_the_error(sparse: bool) -> None:
         assert checked > 20
 
 
-@pytest.mark.parametrize(("S", "A", "T"), [(1, 2, 7), (3, 5, 64), (6, 3, 1001), (4, 7, 5000)])
+@pytest.mark.parametrize(("S", "A", "T"), [(1, 2, 7), (3, 5, 64), (6, 3, 701), (4, 7, 2000)])
 def test_doubling_equals_the_loop(S: int, A: int, T: int) -> None:
     mdp = instance(3, S, A, T, scale=1 / T**0.5, sparse=S == 6)
     loop, twice = (markov_quantities(**mdp, method=m) for m in ("loop", "doubling"))  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ def test_doubling_equals_the_loop(S: int, A: int, T: int) -> None:
 @pytest.mark.parametrize("method", ["loop", "doubling"])
 def test_a_million_tokens(method: str) -> None:
     """Closed forms when tokens are independent: one state, or copies of one."""
-    T = 10**6 if method == "doubling" else 2000
+    T = 10**6 if method == "doubling" else 700
     p, q = np.array([0.3, 0.7]), np.array([0.3004, 0.6996])
     found = markov_quantities(
         torch.tensor(p).log().expand(1, 3, 2).clone(),
@@ -270,7 +270,7 @@ def _by_mpmath(mdp: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-@pytest.mark.parametrize(("S", "A", "T"), [(2, 3, 20), (5, 3, 12), (3, 17, 300), (7, 70, 900)])
+@pytest.mark.parametrize(("S", "A", "T"), [(2, 3, 20), (5, 3, 12), (3, 17, 100), (7, 70, 200)])
 @pytest.mark.parametrize("method", ["loop", "doubling"])
 def test_batch_and_single_agree_to_the_bit(S: int, A: int, T: int, method: str) -> None:
     mdp = instance(37, S, A, T, scale=0.1)
@@ -358,16 +358,16 @@ def test_intervals_cover_the_exact_iid_value_in_both_regimes(gap: float) -> None
     roll = torch.tensor([[0.3, 0.7]], dtype=torch.float64).log()
     theta = torch.tensor([[0.3 + gap, 0.7 - gap]], dtype=torch.float64).log()
     step = torch.zeros((1, 1, 2), dtype=torch.int64)
-    exact = iid_quantities(roll, theta, 500)
+    exact = iid_quantities(roll, theta, 300)
     covered = 0
-    for seed in range(10):
+    for seed in range(6):
         found = markov_monte_carlo(
-            roll[:, None], theta[:, None], step, T=500, n=2000, seed=seed, level=0.9
+            roll[:, None], theta[:, None], step, T=300, n=2000, seed=seed, level=0.9
         )
         covered += int(found.oracle.low <= exact.oracle <= found.oracle.high)
         covered += int(found.tv_seq.low <= exact.tv_seq <= found.tv_seq.high)
         assert float(found.oracle.high - found.oracle.low) < 2 * float(exact.oracle)
-    assert covered >= 18
+    assert covered >= 10
 
 
 def test_same_seed_same_bits() -> None:
